@@ -1,0 +1,74 @@
+"""The 155 environments of the paper as data: what they are and what the paper found in them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+
+from sqirl.envs.ids import EnvId, parse_id
+from sqirl.errors import UnknownEnv
+
+SUITES = ("atari", "procgen", "minigrid")
+
+
+@dataclass(frozen=True)
+class CatalogueRow:
+    """One environment of the paper.
+
+    `num_actions` is None where the game's own minimal action set is used (Atari); `reward_factor` is what rewards are
+    divided by for learning. `paper_steps` holds the paper's sample complexities by algorithm (None: not solved within
+    5e6 steps), `paper_returns` its returns ("optimal" among them) with `digits` decimals as printed.
+    """
+
+    env_id: EnvId
+    num_actions: int | None
+    reward_factor: float
+    paper_steps: Mapping[str, float | None]
+    paper_returns: Mapping[str, float]
+
+    @property
+    def optimal_as_printed(self) -> str:
+        """The paper's optimal return with two decimals, as its table prints it."""
+        return f"{self.paper_returns['optimal']:.2f}"
+
+
+@cache
+def catalogue() -> tuple[CatalogueRow, ...]:
+    """All 155 rows in the paper's order, every id in its sticky form."""
+    table = json.loads(resources.files("sqirl.data").joinpath("paper.json").read_text())
+    return tuple(
+        CatalogueRow(
+            parse_id(row["env_id"]),
+            row["num_actions"],
+            row["reward_factor"],
+            MappingProxyType(row["sample_complexity"]),
+            MappingProxyType(row["returns"]),
+        )
+        for row in table["rows"]
+    )
+
+
+def lookup(env_id: str | EnvId) -> CatalogueRow:
+    """The row of an id, sticky or not; an id that is not in the catalogue is an error that names near ones."""
+    parsed = parse_id(env_id) if isinstance(env_id, str) else env_id
+    for row in catalogue():
+        if row.env_id.deterministic() == parsed.deterministic():
+            return row
+    raise UnknownEnv(f"'{env_id}' is not one of the paper's 155 environments{near_matches(str(env_id))}")
+
+
+def near_matches(name: str) -> str:
+    """'; did you mean A, B or C?' over the catalogue's ids, or a pointer to the list."""
+    sticky = "-Sticky" in name
+    by_stem = {row.env_id.stem.lower(): row.env_id for row in catalogue()}
+    stem = name.removeprefix("BRIDGE/").removesuffix("-v0").removesuffix("-Sticky").lower()
+    close = difflib.get_close_matches(stem, by_stem, n=3, cutoff=0.55)
+    if not close:
+        return "; `sqirl envs` lists them"
+    ids = [str(by_stem[c] if sticky else by_stem[c].deterministic()) for c in close]
+    return f"; did you mean {' or '.join(ids)}?"

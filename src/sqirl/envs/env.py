@@ -1,0 +1,69 @@
+"""A `Game` as a finite-horizon Gymnasium environment, with or without sticky actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from sqirl.envs.game import Game
+
+
+class GameEnv(gym.Env[np.ndarray, int]):
+    """Plays a game for at most `horizon` steps; a subclass says what an agent observes.
+
+    Reaching the horizon is `terminated`, not `truncated`: the MDP is finite-horizon, so nothing may bootstrap past its end.
+    With `stickiness` p, every step but the first repeats the action executed before it with probability p;
+    `info["executed_action"]` tells what was played. All randomness comes from the seed given to `reset`: the same seed
+    gives the same episode, and a reset without a seed goes on with the same generator.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's convention)
+
+    def __init__(
+        self, game: Game, *, horizon: int, stickiness: float = 0.0, render_mode: str | None = None
+    ) -> None:
+        self.game = game
+        self.horizon = horizon
+        self.stickiness = stickiness
+        self.render_mode = render_mode
+        self.action_space = gym.spaces.Discrete(game.num_actions)
+        self.t = 0
+        self._executed: int | None = None
+        game.reset()
+
+    def observe(self) -> np.ndarray:
+        """What the agent sees of the current state and time."""
+        raise NotImplementedError
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.game.reset()
+        self.t = 0
+        self._executed = None
+        return self.observe(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        executed = int(action)
+        if self._executed is not None and self.stickiness and self.np_random.random() < self.stickiness:
+            executed = self._executed
+        reward, over = self.game.step(executed)
+        self.t += 1
+        self._executed = executed
+        terminated = over or self.t >= self.horizon
+        return self.observe(), reward, terminated, False, {"executed_action": executed}
+
+    def render(self) -> np.ndarray | None:  # type: ignore[override]
+        return self.game.render() if self.render_mode == "rgb_array" else None
+
+    def get_state(self) -> Any:
+        """Everything that the episode's future depends on, the generator of sticky actions included."""
+        return self.game.get_state(), self.t, self._executed, self.np_random.bit_generator.state
+
+    def set_state(self, state: Any) -> None:
+        game_state, self.t, self._executed, generator = state
+        self.game.set_state(game_state)
+        self.np_random.bit_generator.state = generator

@@ -1,0 +1,33 @@
+"""What building needs of a game: deterministic, timeless, and able to be saved and restored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+
+@runtime_checkable
+class Game(Protocol):
+    """A deterministic game without a clock.
+
+    `get_state` returns everything that the future depends on, as an opaque value that `set_state` takes back, on this
+    object or on another one made the same way. Two states with equal `state_key()` must behave equally for ever; two with
+    different keys may still do so (merging is the MDP's business). `screen()` is the picture that an agent sees of the
+    state, without the time; `render()` is the one that people like to look at. `fresh()` is another game of the same
+    kind, as a replay against the live game and a second process need it.
+    """
+
+    name: str
+    num_actions: int
+
+    def reset(self) -> None: ...
+    def step(self, action: int) -> tuple[float, bool]: ...  # reward, game over
+    def get_state(self) -> Any: ...
+    def set_state(self, state: Any) -> None: ...
+    def state_key(self) -> bytes: ...
+    def screen(self) -> np.ndarray | None: ...
+    def render(self) -> np.ndarray | None: ...
+    def fresh(self) -> Game: ...
+    def provenance(self) -> Mapping[str, Any]: ...  # versions, seeds, library hashes

@@ -1,0 +1,160 @@
+"""MiniGrid as restorable games and as Gymnasium envs.
+
+MiniGrid tells objects apart by identity (`carrying == self.obj`), so a snapshot keeps the objects of the level as they are
+and notes only where each one is and how its door stands. A state is then a few dozen bytes, and restoring it a few
+microseconds. `MiniGridEnv.hash()` is no state key: it ignores what the agent carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from sqirl.envs.env import GameEnv
+from sqirl.envs.game import Game
+from sqirl.errors import MissingExtra, UnknownEnv
+
+#: The level of every game is the one of this seed.
+SEED = 0
+
+#: Empty rooms have nothing to pick up or toggle, so only the first three actions; elsewhere all but `done`.
+NAVIGATION_ACTIONS, ALL_ACTIONS = 3, 6
+
+# Where an object is: a cell index, or one of these.
+_ABSENT, _CARRIED = 0xFFFF, 0xFFFE
+_PICTURE_TILE = 16
+
+# MiniGrid's codes of an empty cell and of the (red) agent without its direction
+_EMPTY_CODE, _AGENT_CODE = (1, 0, 0), (10, 0)
+
+
+class MiniGridGame:
+    """One level of a MiniGrid env as a deterministic game: reward 1 at the goal, no step limit."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.num_actions = NAVIGATION_ACTIONS if name.startswith("Empty") else ALL_ACTIONS
+        self._env = _make_minigrid(name)
+        # Building a partial view costs ten times a step and nobody reads it: screen() shows the whole grid
+        self._env.gen_obs = lambda: {}
+        self._env.reset(seed=SEED)
+        self._note_objects()
+        self._start = self.get_state()
+
+    def _note_objects(self) -> None:
+        """Split the level into what never changes and the doors, keys, balls and boxes that do."""
+        cells = self._env.grid.grid
+        movable = [obj for cell in cells for obj in _with_contents(cell) if obj.can_pickup()]
+        self._objects = movable
+        self._doors = [cell for cell in cells if cell is not None and cell.type == "door"]
+        ids = {id(obj) for obj in movable}
+        self._backdrop = [None if id(cell) in ids else cell for cell in cells]
+        self._env.grid.grid = self._backdrop
+        self._backdrop_codes: np.ndarray = self._env.grid.encode()  # (width, height, 3)
+        self._env.grid.grid = cells
+
+    def reset(self) -> None:
+        self.set_state(self._start)
+
+    def step(self, action: int) -> tuple[float, bool]:
+        env = self._env
+        env.step_count = 0  # the game's own time limit and its time-dependent reward are switched off
+        _, reward, over, _, _ = env.step(action)
+        return (1.0 if reward > 0 else 0.0), bool(over)
+
+    def get_state(self) -> bytes:
+        """Agent, doors and objects as bytes: x, y, direction, each door's state, each object's place (16 bits)."""
+        env = self._env
+        cells = env.grid.grid
+        place = {id(obj): _ABSENT for obj in self._objects}
+        for index, cell in enumerate(cells):
+            if cell is not self._backdrop[index]:
+                place[id(cell)] = index
+        if env.carrying is not None:
+            place[id(env.carrying)] = _CARRIED
+        small = [int(env.agent_pos[0]), int(env.agent_pos[1]), int(env.agent_dir)]
+        small += [2 * door.is_locked + door.is_open for door in self._doors]
+        return bytes(small) + np.array([place[id(obj)] for obj in self._objects], dtype="<u2").tobytes()
+
+    def set_state(self, state: bytes) -> None:
+        env, num_small = self._env, 3 + len(self._doors)
+        env.agent_pos, env.agent_dir = (state[0], state[1]), state[2]
+        for door, code in zip(self._doors, state[3:num_small], strict=True):
+            door.is_locked, door.is_open = bool(code & 2), bool(code & 1)
+        cells, env.carrying = self._backdrop.copy(), None
+        for obj, where in zip(self._objects, np.frombuffer(state, "<u2", offset=num_small).tolist(), strict=True):
+            if where == _CARRIED:
+                env.carrying = obj
+            elif where != _ABSENT:
+                cells[where] = obj
+        env.grid.grid = cells
+
+    def state_key(self) -> bytes:
+        return self.get_state()
+
+    def screen(self) -> np.ndarray:
+        """The whole grid as (width, height, 3) uint8: object, colour and state of every cell, the agent on top."""
+        env = self._env
+        grid = self._backdrop_codes.copy()
+        for index, cell in enumerate(env.grid.grid):
+            if cell is not self._backdrop[index] or (cell is not None and cell.type == "door"):
+                grid[index % env.width, index // env.width] = cell.encode() if cell is not None else _EMPTY_CODE
+        grid[env.agent_pos[0], env.agent_pos[1]] = (*_AGENT_CODE, env.agent_dir)
+        return grid
+
+    def render(self) -> np.ndarray:
+        env = self._env
+        picture: np.ndarray = env.grid.render(_PICTURE_TILE, env.agent_pos, env.agent_dir)
+        return picture
+
+    def fresh(self) -> Game:
+        return MiniGridGame(self.name)
+
+    def provenance(self) -> Mapping[str, Any]:
+        from importlib.metadata import version
+
+        return {"minigrid": version("minigrid"), "seed": SEED}
+
+
+class MiniGridEnv(GameEnv):
+    """Observation: the grid of `MiniGridGame.screen` and a fourth plane of the remaining time, 255 down to 0."""
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        game = MiniGridGame(name)
+        super().__init__(game, **kwargs)
+        shape = (*game.screen().shape[:2], 4)
+        self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
+
+    def observe(self) -> np.ndarray:
+        grid = self.game.screen()
+        assert grid is not None
+        return with_time_plane(grid, self.t, self.horizon)
+
+
+def with_time_plane(grid: np.ndarray, t: int, horizon: int) -> np.ndarray:
+    """(W, H, 3) uint8 and the time → (W, H, 4) uint8; the last plane reads 255 at the start and 0 at the horizon."""
+    observation = np.empty((*grid.shape[:2], 4), np.uint8)
+    observation[..., :3] = grid
+    observation[..., 3] = round(255 * (horizon - t) / horizon)
+    return observation
+
+
+def _with_contents(cell: Any) -> Iterator[Any]:
+    """A cell's object and whatever boxes inside boxes hold."""
+    while cell is not None:
+        yield cell
+        cell = cell.contains
+
+
+def _make_minigrid(name: str) -> Any:
+    try:
+        import minigrid  # noqa: F401 (registers its envs)
+    except ImportError as error:
+        raise MissingExtra("MiniGrid", "minigrid") from error
+    try:
+        return gym.make(f"MiniGrid-{name}-v0", disable_env_checker=True).unwrapped
+    except gym.error.Error as error:
+        raise UnknownEnv(f"MiniGrid has no env named '{name}'; `sqirl envs --suite minigrid` lists the paper's") from error

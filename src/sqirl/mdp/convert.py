@@ -1,0 +1,96 @@
+"""Between the forms of an MDP: toy_text's P, matrices, deterministic to CSR, and a sticky view to its explicit product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sqirl.errors import InvalidMDP
+from sqirl.mdp.tabular import END, Outcomes, TabularMDP
+
+
+def outcomes_from_dynamics(P: Mapping[int, Any]) -> tuple[Outcomes, int]:  # noqa: N803
+    """The CSR form of `P[s][a] = [(probability, next state, reward, done), …]`, and the number of actions."""
+    try:
+        num_actions = len(P[0])
+        rows = [[(float(p), END if done else int(s), float(r)) for p, s, r, done in P[s][a] if p > 0]
+                for s in range(len(P)) for a in range(num_actions)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidMDP(
+            f"P must map every state 0..S-1 and action 0..A-1 to (probability, next state, reward, done): {error!r}"
+        ) from error
+    flat = [entry for row in rows for entry in row]
+    indptr = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    probabilities, next_states, rewards = zip(*flat, strict=True)
+    return Outcomes(indptr, np.array(next_states, np.int32), np.array(probabilities), np.array(rewards)), num_actions
+
+
+def outcomes_from_matrices(matrices: Any, rewards: Any) -> tuple[Outcomes, int]:
+    """The CSR form of A matrices (S, S) and rewards (S, A); what a row lacks to 1 ends the episode."""
+    from scipy import sparse
+
+    stacked = [sparse.csr_matrix(matrix) for matrix in matrices]
+    rewards = np.asarray(rewards, float)
+    num_states, num_actions = rewards.shape
+    if len(stacked) != num_actions or any(m.shape != (num_states, num_states) for m in stacked):
+        raise InvalidMDP(f"rewards {rewards.shape} ask for {num_actions} matrices of shape ({num_states}, {num_states})")
+    # A last column for the end of the episode; then rows in the order s·A + a
+    ends = [np.clip(1 - np.asarray(m.sum(axis=1)).ravel(), 0, None) for m in stacked]
+    ends = [np.where(end > 1e-12, end, 0) for end in ends]  # what a sum of probabilities lost in rounding is no end
+    tall = sparse.vstack([sparse.hstack([m, end[:, None]]) for m, end in zip(stacked, ends, strict=True)], format="csr")
+    order = np.arange(num_states * num_actions).reshape(num_actions, num_states).T.ravel()
+    rows = tall[order]
+    rows.eliminate_zeros()
+    next_states = np.where(rows.indices == num_states, END, rows.indices).astype(np.int32)
+    per_entry = np.repeat(rewards.ravel(), np.diff(rows.indptr))
+    return Outcomes(rows.indptr.astype(np.int64), next_states, rows.data.astype(float), per_entry), num_actions
+
+
+def to_stochastic(mdp: TabularMDP) -> TabularMDP:
+    """The same MDP with its dynamics in CSR form."""
+    if mdp.transitions is None:
+        return mdp
+    size = mdp.transitions.size
+    outcomes = Outcomes(
+        np.arange(size + 1, dtype=np.int64), mdp.transitions.ravel(), np.ones(size), mdp.rewards.ravel()
+    )
+    return replace(mdp, transitions=None, outcomes=outcomes)
+
+
+def expand_sticky(mdp: TabularMDP) -> TabularMDP:
+    """The explicit product of a sticky MDP: state s·(A + 1) + p, where p = A says that there was no previous action.
+
+    For tests and for libraries that know no sticky actions; A + 1 times the states and 2·(A + 1) times the outcomes.
+    """
+    base = to_stochastic(mdp)
+    outcomes, num_actions, rho = base.outcomes, mdp.num_actions, mdp.stickiness
+    assert outcomes is not None
+    counts = np.diff(outcomes.indptr)
+    slots = num_actions + 1
+    state, previous, chosen = np.indices((mdp.num_states, slots, num_actions)).reshape(3, -1)
+    # Each product row joins the outcomes of the chosen action and, after the first step, those of the previous one
+    row_chosen, row_previous = state * num_actions + chosen, state * num_actions + np.minimum(previous, num_actions - 1)
+    first = previous == num_actions
+    parts = np.stack([counts[row_chosen], np.where(first | (rho == 0), 0, counts[row_previous])], axis=1)
+    indptr = np.concatenate([[0], np.cumsum(parts.sum(axis=1))]).astype(np.int64)
+    rows = np.stack([row_chosen, row_previous], axis=1).ravel()
+    executed = np.repeat(np.stack([chosen, previous], axis=1).ravel(), parts.ravel())
+    weight = np.stack([np.where(first, 1.0, 1 - rho), np.full(len(first), rho)], axis=1).ravel()
+    offsets = np.arange(indptr[-1]) - np.repeat(np.cumsum(parts.ravel()) - parts.ravel(), parts.ravel())
+    source = np.repeat(outcomes.indptr[rows], parts.ravel()) + offsets
+    successor = outcomes.next_states[source].astype(np.int64)
+    next_states = np.where(successor == END, END, successor * slots + executed).astype(np.int32)
+    probabilities = outcomes.probabilities[source] * np.repeat(weight, parts.ravel())
+    product = Outcomes(indptr, next_states, probabilities, outcomes.rewards[source])
+    return TabularMDP(
+        rewards=product.expected_rewards(num_actions),
+        outcomes=product,
+        start_states=(mdp.start_states.astype(np.int64) * slots + num_actions).astype(np.int32),
+        start_probabilities=mdp.start_probabilities,
+        horizon=mdp.horizon,
+        depth=mdp.depth,
+        name=mdp.name,
+    )

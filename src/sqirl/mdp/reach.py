@@ -1,0 +1,232 @@
+"""Which states an episode can be in after t steps, how to get to one, and the MDP of the first T steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numba
+import numpy as np
+
+from sqirl.errors import InvalidMDP, PartialMDP
+from sqirl.mdp.tabular import END, Outcomes, TabularMDP
+
+
+@dataclass(frozen=True, eq=False)
+class ReachableSets:
+    """R_0..R_{T-1}: the states that some action sequence reaches after t steps, one bit each (T·S bits in all)."""
+
+    bits: np.ndarray  # (T, ceil(S / 8)) uint8
+    num_states: int
+
+    @property
+    def horizon(self) -> int:
+        return len(self.bits)
+
+    def mask(self, t: int) -> np.ndarray:
+        """(S,) bool: may the episode be in s after t steps?"""
+        return np.unpackbits(self.bits[t], count=self.num_states).view(bool)
+
+    def states(self, t: int) -> np.ndarray:
+        """The states of R_t in increasing order, int32."""
+        return np.flatnonzero(self.mask(t)).astype(np.int32)
+
+    def union(self, until: int | None = None) -> np.ndarray:
+        """(S,) bool: reachable within the first `until` sets (all of them by default)."""
+        return np.unpackbits(np.bitwise_or.reduce(self.bits[:until], axis=0), count=self.num_states).view(bool)
+
+
+def reachable_sets(mdp: TabularMDP, horizon: int, *, start: np.ndarray | None = None) -> ReachableSets:
+    """The reachable sets of the first `horizon` steps, from the MDP's start or from the states `start`."""
+    mask = np.zeros(mdp.num_states, np.bool_)
+    mask[mdp.start_states if start is None else start] = True
+    bits = np.empty((horizon, -(-mdp.num_states // 8)), np.uint8)
+    for t in range(horizon):
+        bits[t] = np.packbits(mask)
+        if t and np.array_equal(bits[t], bits[t - 1]):  # a fixed point: nothing changes any more
+            bits[t:] = bits[t]
+            break
+        mask = _successors_mask(mdp, mask)
+    return ReachableSets(bits, mdp.num_states)
+
+
+def _rows(mdp: TabularMDP) -> tuple[np.ndarray, np.ndarray]:
+    """(indptr, next states) with one row for each (state, action), whichever form the dynamics have."""
+    if mdp.transitions is not None:
+        return np.arange(mdp.transitions.size + 1), mdp.transitions.ravel()
+    assert mdp.outcomes is not None
+    return mdp.outcomes.indptr, mdp.outcomes.next_states
+
+
+def _successors_mask(mdp: TabularMDP, mask: np.ndarray) -> np.ndarray:
+    reached = np.zeros_like(mask)
+    states = np.flatnonzero(mask)
+    if mdp.transitions is not None:
+        _mark_table(states, mdp.transitions, reached)
+    else:
+        _mark_rows(states, mdp.num_actions, *_rows(mdp), reached)
+    return reached
+
+
+@numba.njit(cache=True)
+def _mark_table(states, transitions, reached):
+    for s in states:
+        for a in range(transitions.shape[1]):
+            if transitions[s, a] >= 0:
+                reached[transitions[s, a]] = True
+
+
+@numba.njit(cache=True)
+def _mark_rows(states, num_actions, indptr, next_states, reached):
+    for s in states:
+        for i in range(indptr[s * num_actions], indptr[(s + 1) * num_actions]):
+            if next_states[i] >= 0:
+                reached[next_states[i]] = True
+
+
+@dataclass(frozen=True, eq=False)
+class BreadthFirstTree:
+    """For each state the (state, action) row by which a shortest path enters it: -1 at a start, -2 if unreachable."""
+
+    rows: np.ndarray  # (S,) int64
+    num_actions: int
+
+    def path_to(self, state: int) -> list[int]:
+        """The actions of a shortest path from the start."""
+        if self.rows[state] == -2:
+            raise InvalidMDP(f"state {state} cannot be reached from the start")
+        actions = []
+        while self.rows[state] >= 0:
+            state, action = divmod(int(self.rows[state]), self.num_actions)
+            actions.append(action)
+        return actions[::-1]
+
+
+def breadth_first_tree(mdp: TabularMDP) -> BreadthFirstTree:
+    """Shortest paths from the start to every state."""
+    return BreadthFirstTree(_search(mdp.start_states, mdp.num_states, mdp.num_actions, *_rows(mdp)), mdp.num_actions)
+
+
+@numba.njit(cache=True)
+def _search(start, num_states, num_actions, indptr, next_states):
+    rows = np.full(num_states, -2, np.int64)
+    queue = np.empty(num_states, np.int64)
+    rows[start] = -1
+    queue[: len(start)] = start
+    head, tail = 0, len(start)
+    while head < tail:
+        s = queue[head]
+        head += 1
+        for row in range(s * num_actions, (s + 1) * num_actions):
+            for i in range(indptr[row], indptr[row + 1]):
+                n = next_states[i]
+                if n >= 0 and rows[n] == -2:
+                    rows[n] = row
+                    queue[tail] = n
+                    tail += 1
+    return rows
+
+
+def count_reachable(mdp: TabularMDP, sets: ReachableSets) -> int:
+    """How many states the sets hold in all; (state, previous action) pairs if the MDP is sticky."""
+    if not mdp.stickiness:
+        return int(sets.union().sum())
+    seen = np.zeros((mdp.num_actions, mdp.num_states), np.bool_)
+    if sets.horizon > 1:
+        before_last = np.flatnonzero(sets.union(sets.horizon - 1))
+        for action in range(mdp.num_actions):
+            successors, _ = _successors(mdp, before_last, action)
+            seen[action, successors[successors != END]] = True
+    return int(seen.sum()) + len(mdp.start_states)
+
+
+def _successors(mdp: TabularMDP, states: np.ndarray, action: int) -> tuple[np.ndarray, np.ndarray]:
+    """Next states of one action from many states, and the state that each comes from."""
+    if mdp.transitions is not None:
+        return mdp.transitions[states, action], states
+    assert mdp.outcomes is not None
+    rows = states.astype(np.int64) * mdp.num_actions + action
+    counts = np.diff(mdp.outcomes.indptr)[rows]
+    offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return mdp.outcomes.next_states[np.repeat(mdp.outcomes.indptr[rows], counts) + offsets], np.repeat(states, counts)
+
+
+def path_to(mdp: TabularMDP, state: int, *, steps: int | None = None) -> list[int]:
+    """Executed actions that can lead from a start state to `state`: the fewest, or exactly `steps` of them."""
+    if not 0 <= state < mdp.num_states:
+        raise InvalidMDP(f"state {state} is outside 0..{mdp.num_states - 1}")
+    if steps is None:
+        return breadth_first_tree(mdp).path_to(state)
+    sets = reachable_sets(mdp, steps + 1)
+    if not sets.mask(steps)[state]:
+        raise InvalidMDP(f"state {state} cannot be reached in exactly {steps} steps")
+    actions = []
+    for t in reversed(range(steps)):
+        state, action = _predecessor(mdp, state, sets.states(t))
+        actions.append(action)
+    return actions[::-1]
+
+
+def _predecessor(mdp: TabularMDP, state: int, candidates: np.ndarray) -> tuple[int, int]:
+    """The first of the candidates that some action takes to `state`, and that action."""
+    for action in range(mdp.num_actions):
+        successors, sources = _successors(mdp, candidates, action)
+        hits = np.flatnonzero(successors == state)
+        if hits.size:
+            return int(sources[hits[0]]), action
+    raise AssertionError(f"no candidate leads to state {state}")
+
+
+def check_horizon(mdp: TabularMDP, horizon: int | None) -> int:
+    """The horizon to work with, refused where the MDP does not reach that far."""
+    chosen = mdp.horizon if horizon is None else horizon
+    if chosen is None:
+        raise InvalidMDP(f"{mdp.name or 'the MDP'} has no horizon of its own; give one (--horizon T)")
+    if chosen < 1:
+        raise InvalidMDP(f"horizon {chosen} is below 1; an episode has at least one step")
+    if mdp.depth is not None and chosen > mdp.depth:
+        raise PartialMDP(
+            f"{mdp.name or 'the MDP'} is enumerated to {mdp.depth} steps only, not to horizon {chosen}; "
+            f"build further, or take --horizon {mdp.depth}"
+        )
+    return chosen
+
+
+def cut(mdp: TabularMDP, horizon: int) -> TabularMDP:
+    """The MDP of the first `horizon` steps: later states dropped, transitions into them end the episode."""
+    horizon = check_horizon(mdp, horizon)
+    keep = reachable_sets(mdp, horizon).union()
+    if keep.all():
+        return replace(mdp, horizon=horizon)
+    kept = np.flatnonzero(keep)
+    new_index = np.full(mdp.num_states + 1, END, np.int32)  # the last entry keeps END at END
+    new_index[kept] = np.arange(len(kept))
+    fields: dict[str, object] = {
+        "rewards": mdp.rewards[kept], "start_states": new_index[mdp.start_states], "horizon": horizon, "depth": horizon
+    }
+    if mdp.transitions is not None:
+        fields["transitions"] = new_index[mdp.transitions[kept]]
+    else:
+        assert mdp.outcomes is not None
+        rows = (kept[:, None] * mdp.num_actions + np.arange(mdp.num_actions)).ravel()
+        counts = np.diff(mdp.outcomes.indptr)[rows]
+        offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        entries = np.repeat(mdp.outcomes.indptr[rows], counts) + offsets
+        fields["outcomes"] = Outcomes(
+            np.concatenate([[0], np.cumsum(counts)]),
+            new_index[mdp.outcomes.next_states[entries]],
+            mdp.outcomes.probabilities[entries],
+            mdp.outcomes.rewards[entries],
+        )
+    if mdp.screens is not None and mdp.screen_mapping is not None:
+        used, fields["screen_mapping"] = _renumbered(mdp.screen_mapping[kept])
+        fields["screens"] = mdp.screens[used]
+    return replace(mdp, **fields)  # type: ignore[arg-type]
+
+
+def _renumbered(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct labels in order of first use, and every label's place among them."""
+    distinct, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[inverse]

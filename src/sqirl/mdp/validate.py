@@ -1,0 +1,98 @@
+"""The door of `TabularMDP`: what does not describe an MDP does not get in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sqirl.errors import InvalidMDP
+
+if TYPE_CHECKING:
+    from sqirl.mdp.tabular import TabularMDP
+
+#: How far a row of probabilities may be from 1: far above rounding of sums, far below a forgotten outcome.
+PROBABILITY_TOLERANCE = 1e-8
+
+
+def validate(mdp: TabularMDP) -> None:
+    """Raise `InvalidMDP` with the first thing that is wrong."""
+    _check_rewards(mdp.rewards)
+    if (mdp.transitions is None) == (mdp.outcomes is None):
+        raise InvalidMDP("an MDP has either transitions (deterministic) or outcomes (stochastic); give exactly one")
+    if mdp.transitions is not None:
+        if mdp.transitions.shape != mdp.rewards.shape:
+            raise InvalidMDP(f"transitions {mdp.transitions.shape} and rewards {mdp.rewards.shape} differ in shape")
+        _check_next_states(mdp.transitions, mdp)
+    else:
+        _check_outcomes(mdp)
+    _check_start(mdp)
+    if not 0.0 <= mdp.stickiness < 1.0:
+        raise InvalidMDP(f"stickiness {mdp.stickiness} is not in [0, 1); it is the probability of repeating an action")
+    if mdp.horizon is not None and mdp.horizon < 1:
+        raise InvalidMDP(f"horizon {mdp.horizon} is below 1; an episode has at least one step")
+    _check_screens(mdp)
+
+
+def _check_rewards(rewards: np.ndarray) -> None:
+    if rewards.ndim != 2 or 0 in rewards.shape:
+        raise InvalidMDP(f"rewards have shape {rewards.shape}; (S, A) with at least one state and one action is needed")
+    if not np.isfinite(rewards).all():
+        s, a = np.argwhere(~np.isfinite(rewards))[0]
+        raise InvalidMDP(f"reward of state {s}, action {a} is {rewards[s, a]}; rewards must be finite")
+
+
+def _check_next_states(next_states: np.ndarray, mdp: TabularMDP) -> None:
+    """Every next state is END or a state; `next_states` is (S, A) or the flat CSR array."""
+    low, high = int(next_states.min()), int(next_states.max())
+    if low < -1 or high >= mdp.num_states:
+        wrong = low if low < -1 else high
+        where = np.argwhere(next_states == wrong)[0]
+        place = f"state {where[0]}, action {where[1]}" if where.size == 2 else f"outcome {where[0]}"
+        raise InvalidMDP(f"{place} leads to {wrong}, outside -1..{mdp.num_states - 1} (-1 ends the episode)")
+
+
+def _check_outcomes(mdp: TabularMDP) -> None:
+    outcomes = mdp.outcomes
+    assert outcomes is not None
+    rows, nnz = mdp.num_states * mdp.num_actions, outcomes.next_states.size
+    if outcomes.indptr.shape != (rows + 1,) or outcomes.indptr[0] != 0 or outcomes.indptr[-1] != nnz:
+        raise InvalidMDP(f"indptr must have S·A + 1 = {rows + 1} entries from 0 to {nnz}, the number of outcomes")
+    if (np.diff(outcomes.indptr) < 1).any():
+        row = int(np.argmax(np.diff(outcomes.indptr) < 1))
+        raise InvalidMDP(f"state {row // mdp.num_actions}, action {row % mdp.num_actions} has no outcome")
+    if not (outcomes.probabilities.shape == outcomes.rewards.shape == (nnz,)):
+        raise InvalidMDP("next states, probabilities and rewards of the outcomes differ in length")
+    _check_next_states(outcomes.next_states, mdp)
+    if not np.isfinite(outcomes.rewards).all():
+        raise InvalidMDP(f"outcome {int(np.argmin(np.isfinite(outcomes.rewards)))} has a reward that is not finite")
+    if not (outcomes.probabilities >= 0).all():  # also catches NaN
+        entry = int(np.argmin(outcomes.probabilities >= 0))
+        raise InvalidMDP(f"outcome {entry} has probability {outcomes.probabilities[entry]}; it must be at least 0")
+    sums = np.add.reduceat(outcomes.probabilities, outcomes.indptr[:-1])
+    if np.abs(sums - 1).max() > PROBABILITY_TOLERANCE:
+        row = int(np.abs(sums - 1).argmax())
+        raise InvalidMDP(
+            f"probabilities of state {row // mdp.num_actions}, action {row % mdp.num_actions} sum to {sums[row]:.9g}, not 1"
+        )
+
+
+def _check_start(mdp: TabularMDP) -> None:
+    states, probabilities = mdp.start_states, mdp.start_probabilities
+    if states.ndim != 1 or states.shape != probabilities.shape or not states.size:
+        raise InvalidMDP("start_states and start_probabilities must be two lists of the same length, at least 1")
+    if states.min() < 0 or states.max() >= mdp.num_states:
+        raise InvalidMDP(f"a start state lies outside 0..{mdp.num_states - 1}")
+    if not (probabilities > 0).all() or abs(probabilities.sum() - 1) > PROBABILITY_TOLERANCE:
+        raise InvalidMDP(f"start probabilities must be positive and sum to 1, not to {probabilities.sum():.9g}")
+
+
+def _check_screens(mdp: TabularMDP) -> None:
+    if (mdp.screens is None) != (mdp.screen_mapping is None):
+        raise InvalidMDP("screens and screen_mapping come together; one of them is missing")
+    if mdp.screens is None or mdp.screen_mapping is None:
+        return
+    if mdp.screen_mapping.shape != (mdp.num_states,):
+        raise InvalidMDP(f"screen_mapping has shape {mdp.screen_mapping.shape}, not ({mdp.num_states},)")
+    if mdp.screen_mapping.min() < 0 or mdp.screen_mapping.max() >= len(mdp.screens):
+        raise InvalidMDP(f"screen_mapping points outside the {len(mdp.screens)} screens")
