@@ -1,0 +1,119 @@
+"""The paper's sample-complexity bounds, in timesteps, with every constant a named argument.
+
+The theorems hide a universal constant; `constant=1` drops it, so a bound is good for comparing environments and for its
+growth, not as a promise. All of them are for returns normalised to [0, 1], as the paper assumes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+#: Defaults of the accuracy ε and of the failure probability δ.
+EPSILON, DELTA = 0.05, 0.05
+
+
+@dataclass(frozen=True)
+class VCType:
+    """A hypothesis class whose L2 covering number is at most (constant / ε)^dimension (the paper's appendix A)."""
+
+    dimension: float
+    constant: float
+
+    def log_covering_number(self, epsilon: float) -> float:
+        """Natural logarithm of the bound on the covering number at scale ε."""
+        return self.dimension * math.log(self.constant / epsilon)
+
+
+def finite_pseudo_dimension(d: float) -> VCType:
+    """A class of pseudo-dimension d: its covering number is O((4e / ε)^(2d)) (first example of appendix A)."""
+    return VCType(2 * d, 4 * math.e)
+
+
+def lipschitz_parameters(d: int, *, radius: float, lipschitz: float) -> VCType:
+    """Q_θ Lipschitz in θ ∈ R^d with |θ| ≤ radius: O((4·radius·lipschitz / ε)^d) (second example of appendix A)."""
+    return VCType(d, 4 * radius * lipschitz)
+
+
+def log_cover_of_pseudo_dimension(d: float, epsilon: float, *, constant: float = 1.0) -> float:
+    """log of C·d·(16e)^d·(1/ε)^(2(d-1)), the first example before its constants are absorbed."""
+    return math.log(constant * d) + d * math.log(16 * math.e) + 2 * (d - 1) * math.log(1 / epsilon)
+
+
+def log_cover_of_lipschitz(d: int, epsilon: float, *, radius: float, lipschitz: float) -> float:
+    """log of (1 + 4·radius·lipschitz / ε)^d, the second example before its constants are absorbed."""
+    return d * math.log1p(4 * radius * lipschitz / epsilon)
+
+
+def network_pseudo_dimension(num_parameters: int, num_layers: int) -> float:
+    """O(n·ℓ·log n) for a network of n parameters in ℓ layers."""
+    return num_parameters * num_layers * math.log(num_parameters)
+
+
+def least_squares_complexity(
+    hypotheses: VCType, *, num_actions: int, delta: float, blowup: float = 1.0, closed_under_qvi: bool = True,
+    constant: float = 1.0,
+) -> float:
+    """F(δ) + G(α, δ) of least squares over a realizable VC-type class (the theorem of appendix A), α = `blowup`.
+
+    A class that is not closed under QVI needs α > 2 and pays (α - 2)^-4; the paper takes α = √5.
+    """
+    d, b = hypotheses.dimension, hypotheses.constant
+    if not closed_under_qvi and blowup <= 2:
+        raise ValueError(f"blowup {blowup} must exceed 2 for a class that is not closed under QVI (the paper: √5)")
+    slack = 1.0 if closed_under_qvi else blowup - 2
+    regression = d * math.log(b * d) + math.log(1 / delta)
+    iteration = (d * math.log(num_actions * b * d / slack) + math.log(1 / delta)) / slack**4
+    return constant * (regression + iteration)
+
+
+def gorp_bound(*, k: int, horizon: int, num_actions: int, gap: float, delta: float = DELTA, constant: float = 1.0) -> float:
+    """C·k·T²·A^H̄_k·log(T·A / δ): GORP in deterministic MDPs (the lemma after the definition of H̄)."""
+    power = num_actions**k / gap**2  # A^H̄_k
+    return constant * k * horizon**2 * power * math.log(horizon * num_actions / delta)
+
+
+def sqirl_episodes(
+    *, k: int, horizon: int, num_actions: int, gap: float, complexity: float, blowup: float = 1.0,
+    epsilon: float = EPSILON, constant: float = 1.0,
+) -> float:
+    """m of the main theorem: C·k·T·α^(2(k-1))·A^k·D / (Δ²·ε) · log(k·T·α·A·D / (Δ·ε)), D = `complexity`."""
+    leading = k * horizon * blowup ** (2 * (k - 1)) * num_actions**k * complexity / (gap**2 * epsilon)
+    return constant * leading * math.log(k * horizon * blowup * num_actions * complexity / (gap * epsilon))
+
+
+def sqirl_bound(*, k: int, horizon: int, num_actions: int, gap: float, hypotheses: VCType, blowup: float = 1.0,
+                closed_under_qvi: bool = True, epsilon: float = EPSILON, delta: float = DELTA,
+                constant: float = 1.0) -> float:
+    """Timesteps of SQIRL by the main theorem: T iterations of m episodes of T steps."""
+    complexity = least_squares_complexity(
+        hypotheses, num_actions=num_actions, delta=delta / (k * horizon), blowup=blowup, closed_under_qvi=closed_under_qvi
+    )
+    episodes = sqirl_episodes(k=k, horizon=horizon, num_actions=num_actions, gap=gap, complexity=complexity,
+                              blowup=blowup, epsilon=epsilon, constant=constant)
+    return horizon**2 * episodes
+
+
+@dataclass(frozen=True)
+class BoundRow:
+    """One row of the paper's table of bounds: leading terms, logarithms dropped; None where nothing is known."""
+
+    setting: str
+    strategic: float | None
+    sqirl: float | None
+
+
+def table_of_bounds(
+    *, k: int, horizon: int, num_actions: int, num_states: int, gap: float, epsilon: float = EPSILON,
+    feature_dimension: float | None = None, pseudo_dimension: float | None = None,
+) -> tuple[BoundRow, ...]:
+    """The paper's table of bounds for one MDP. Rows whose dimension is not given are left out."""
+    T, A, S = horizon, num_actions, num_states
+    leading = k * T**3 * A**k / gap**2 / epsilon  # k·T³·A^H̄_k / ε
+    rows = [BoundRow("tabular", T * S * A / epsilon**2, leading * S * A)]
+    if feature_dimension is not None:
+        d = feature_dimension
+        rows.append(BoundRow("linear", T**2 * d**2 / epsilon**2, leading * d))
+    if pseudo_dimension is not None:
+        rows.append(BoundRow("finite pseudo-dimension", None, leading * 5**k * pseudo_dimension))
+    return tuple(rows)

@@ -1,0 +1,166 @@
+"""What an analysis says: a frozen record, a JSON object and a table to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqirl.analysis.sweep import Decision
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Why acting greedily on Q^k fails: a time and state that a greedy policy reaches, and what it may do there.
+
+    `q` and `optimal_q` are Q^k and Q* of the state with `previous_action` (sticky MDPs only) at that time, in the units of
+    the rewards. `path` is a sequence of executed actions of length `t` that ends in the state.
+    """
+
+    k: int
+    t: int
+    state: int
+    previous_action: int | None
+    path: tuple[int, ...]
+    q: tuple[float, ...]
+    optimal_q: tuple[float, ...]
+    greedy_actions: tuple[int, ...]
+    optimal_actions: tuple[int, ...]
+
+    def __str__(self) -> str:
+        wrong = sorted(set(self.greedy_actions) - set(self.optimal_actions))
+        loss = max(self.optimal_q) - self.optimal_q[wrong[0]]
+        after = f" after action {self.previous_action}" if self.previous_action is not None else ""
+        return (
+            f"Greedy on Q^{self.k} fails: {self.t} steps in, in state {self.state}{after}, it may take action {wrong[0]} "
+            f"(Q^{self.k} {self.q[wrong[0]]:.6g}), but only {_listed(self.optimal_actions)} "
+            f"{'is' if len(self.optimal_actions) == 1 else 'are'} optimal: it loses {loss:.3g}.\n"
+            f"  executed actions to get there: {' '.join(map(str, self.path)) or '(none)'}"
+        )
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything the paper computes from a tabular MDP. Tuples are indexed by k - 1; None where not k-QVI-solvable.
+
+    Gaps are of returns normalised to [0, 1] by `return_range`, the least and the greatest total reward that an episode can
+    have. `gaps` is Δ_k as defined, over all reachable times and states; `decisive_gaps` looks only where a policy greedy
+    on Q^k goes and only at actions that are not optimal. A gap is at most 1, also where no two actions differ.
+
+    Values that differ by less than their rounding error (relative: at most `resolution`) count as equal. "Not solvable"
+    is therefore certain; "solvable" means that no loss is larger than rounding, and a gap near `resolution` may hide
+    finer ones. `settled` tells that the search for min k and for the effective horizon went as far as it takes; else both
+    are of the k looked at, and None if none of these is solvable.
+    """
+
+    env_id: str
+    horizon: int
+    num_actions: int
+    num_states: int
+    sticky: float
+    discount: float
+    optimal_return: float
+    random_return: float
+    worst_return: float
+    return_range: tuple[float, float]
+    greedy_returns: tuple[float, ...]
+    solvable: tuple[bool, ...]
+    min_k: int | None
+    approx_min_k: int | None
+    gaps: tuple[float | None, ...]
+    decisive_gaps: tuple[float | None, ...]
+    effective_horizons: tuple[float | None, ...]
+    effective_horizon: float | None
+    effective_horizon_k: int | None
+    settled: bool
+    effective_planning_window: int | None
+    resolution: float
+    bounds: Mapping[str, float]
+    wrong_decisions: tuple[Decision | None, ...] = ()
+    witness: Witness | None = None
+
+    @property
+    def gap(self) -> float | None:
+        """Δ_k at the k that attains the effective horizon."""
+        return None if self.effective_horizon_k is None else self.gaps[self.effective_horizon_k - 1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as `sqirl analyze --json` prints them."""
+        record = asdict(self)
+        record["bounds"] = dict(self.bounds)
+        return record
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Analysis:
+        """The inverse of `to_dict`, also after a trip through JSON."""
+        fields = {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
+        fields["wrong_decisions"] = tuple(d and Decision(**d) for d in record["wrong_decisions"])
+        if record["witness"]:
+            fields["witness"] = Witness(**{k: tuple(v) if isinstance(v, list) else v for k, v in record["witness"].items()})
+        return cls(**fields)
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=1)
+
+    def __str__(self) -> str:
+        kind = f"sticky {self.sticky:g}" if self.sticky else "not sticky"
+        pairs = ", previous action included" if self.sticky else ""
+        lines = [
+            self.env_id or "(unnamed MDP)",
+            f"  horizon {self.horizon}   actions {self.num_actions}   states {self.num_states:,}{pairs}   {kind}"
+            + (f"   discount {self.discount:g}" if self.discount != 1 else ""),
+            f"  return: optimal {self.optimal_return:.8g}   random {self.random_return:.6g}   worst {self.worst_return:.6g}",
+            "",
+            "    k   greedy return   solvable        gap Δ   decisive gap      H̄_k",
+            *self._rows(),
+            "",
+            *self._verdict(),
+        ]
+        if self.witness is not None:
+            lines += ["", *("  " + line for line in str(self.witness).splitlines())]
+        return "\n".join(lines)
+
+    def _verdict(self) -> list[str]:
+        looked = len(self.solvable)
+        min_k = str(self.min_k) if self.min_k else f"> {looked}"
+        if self.effective_horizon is None:
+            reach = "effective horizon unknown"
+        else:
+            sign = "" if self.settled else "≤ "
+            reach = f"effective horizon {sign}{self.effective_horizon:.2f} (k = {self.effective_horizon_k})"
+        share = str(self.approx_min_k) if self.approx_min_k else f"> {looked}"
+        window = self.effective_planning_window or "unknown"
+        lines = [f"  min k {min_k} (for 95 % of the optimal return: {share})   {reach}   planning window {window}"]
+        if not self.settled:
+            lines.append(f"  the search stopped at k = {looked}, where a limit or the memory ended it")
+        if "gorp" in self.bounds:
+            lines.append(
+                f"  steps that suffice, up to constants: GORP {self.bounds['gorp']:.1e} (if deterministic)   "
+                f"SQIRL {self.bounds['sqirl_tabular']:.1e}   strategic exploration {self.bounds['strategic_tabular']:.1e}"
+            )
+        return lines
+
+    def _rows(self) -> list[str]:
+        """The first five k, and the two that matter if they lie further on."""
+        special = {k for k in (self.min_k, self.effective_horizon_k, len(self.solvable)) if k}
+        shown = sorted({*range(1, min(5, len(self.solvable)) + 1)} | special)
+        lines = [self._row(k) for k in shown]
+        for place in reversed(range(1, len(shown))):
+            if shown[place] > shown[place - 1] + 1:
+                lines.insert(place, "    …")
+        return lines
+
+    def _row(self, k: int) -> str:
+        gap, decisive, horizon = self.gaps[k - 1], self.decisive_gaps[k - 1], self.effective_horizons[k - 1]
+        cells = [_shown(gap, ".2e"), _shown(decisive, ".2e"), _shown(horizon, ".2f")]
+        solvable = "yes" if self.solvable[k - 1] else "no"
+        return f"  {k:3d}   {self.greedy_returns[k - 1]:13.8g}   {solvable:>8}   {cells[0]:>10}   {cells[1]:>12}   {cells[2]:>6}"
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _listed(actions: tuple[int, ...]) -> str:
+    return ", ".join(map(str, actions))

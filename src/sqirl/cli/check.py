@@ -1,0 +1,23 @@
+"""`sqirl check`: can this env be enumerated?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+
+def command(
+    env: Annotated[str, typer.Argument(help="An environment id, or module:Class of your own env.", metavar="ENV|module:Class")],
+    steps: Annotated[int, typer.Option(help="Steps of random walks to check.", min=1)] = 2000,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Prove on random walks that an env can be saved, restored and enumerated, or name the first counter-example."""
+    from sqirl.envs.checking import check_env
+
+    report = check_env(env, steps=steps)
+    print(json.dumps(asdict(report), indent=1) if as_json else report)
+    if report.problem is not None:
+        raise typer.Exit(1)
