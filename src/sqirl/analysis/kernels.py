@@ -195,20 +195,20 @@ def sweep_step(states, dynamics, magnitudes, step, U_next, B_next, D_next, U, B,
                     else:
                         runner_up = max(runner_up, X[a, column])
                         if not is_optimal[a]:
-                            margin = min(margin, best - X[a, column])
+                            margin = min(margin, (1.0 - rho) * (best - X[a, column]))
                 if step.with_returns:
                     W[K + 2 + i] = worst_return
                 WD[i] = margin
-                gaps[chunk, i] = min(gaps[chunk, i], best - runner_up)
+                gaps[chunk, i] = min(gaps[chunk, i], (1.0 - rho) * (best - runner_up))
 
             for p in range(slots):
                 for j in range(J):
-                    U[s, p, j] = (1.0 - rho) * W[j] + rho * X[p, j]
+                    source = j - 1 if BASE < j < K + 2 else j  # M_k, in column k + 2, is of Q^k, in column k + 1
+                    U[s, p, j] = (1.0 - rho) * W[j] + rho * X[p, source]
+                    if signed and j < K + 2:
+                        B[s, p, j] = (1.0 - rho) * WB[j] + rho * XB[p, source]
                 for i in range(num_kept):
                     D[s, p, i] = min(WD[i], XD[p, i]) if rho > 0.0 else WD[i]
-                if signed:
-                    for j in range(K + 2):
-                        B[s, p, j] = (1.0 - rho) * WB[j] + rho * XB[p, j]
                 if not step.random_base:
                     U[s, p, BASE] = 0.0
                     if signed:

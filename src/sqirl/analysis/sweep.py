@@ -77,10 +77,10 @@ def sweep(
         worst=float(at_start[WORST]),
         base=float(at_start[BASE]),
         greedy=at_start[max_k + 2 :],
-        gaps=gaps * (1 - mdp.stickiness),
-        decisive_gaps=np.maximum(margins, 0) * (1 - mdp.stickiness),
+        gaps=gaps,
+        decisive_gaps=np.maximum(margins, 0),
         wrong_decisions=tuple(_decode(margin, mdp.num_states, horizon) for margin in margins.tolist()),
-        tail_gap=float(tail_gap) * (1 - mdp.stickiness),
+        tail_gap=float(tail_gap),
     )
 
 

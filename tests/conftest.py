@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# One thread each: the tests run in parallel processes, and the examples are tiny
+os.environ.setdefault("NUMBA_NUM_THREADS", "2")
+
+settings.register_profile(
+    "sqirl", deadline=None, max_examples=60, derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+settings.load_profile("sqirl")
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test has its own folder of built MDPs."""
+    monkeypatch.setenv("SQIRL_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
