@@ -43,8 +43,11 @@ def as_game(make: Callable[[], gym.Env[Any, Any]], name: str) -> Game:
 
 
 def is_toy_text(base: Any) -> bool:
-    """Does the env carry its dynamics as `P[s][a] = [(probability, next state, reward, done), …]` and its state as `s`?"""
-    return isinstance(getattr(base, "P", None), dict) and hasattr(base, "s")
+    """Does the env carry its dynamics as `P[s][a] = [(probability, next state, reward, done), …]` and its state as `s`?
+
+    The state is there only after a reset, so the start distribution that goes with it is asked for instead.
+    """
+    return isinstance(getattr(base, "P", None), dict) and hasattr(base, "initial_state_distrib")
 
 
 class GymGame:
@@ -97,6 +100,9 @@ class GymGame:
 
     def fresh(self) -> Game:
         return type(self)(self._make, self.name)
+
+    def reseed(self, seed: int) -> None:
+        self.env.unwrapped.np_random = np.random.default_rng(seed)
 
     def provenance(self) -> Mapping[str, Any]:
         module = type(self.env.unwrapped).__module__.split(".")[0]
@@ -188,9 +194,10 @@ def _parts(value: Any) -> list[Any]:
         return sorted(value, key=repr)
     if isinstance(value, list | tuple) or (isinstance(value, np.ndarray)):
         return list(value)
-    # Spaces and specs never change, and a space carries a generator of its own
+    # Spaces and specs never change (and a space carries a generator of its own); a generator's seed is none of the state
     slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
     attributes = {**getattr(value, "__dict__", {}), **{name: getattr(value, name, None) for name in slots}}
     skipped = (gym.spaces.Space, gym.envs.registration.EnvSpec)
-    return [part for name in sorted(attributes) if not isinstance(attributes[name], skipped)
+    return [part for name in sorted(attributes)
+            if name != "_np_random_seed" and not isinstance(attributes[name], skipped)
             for part in (name, attributes[name])]

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from sqirl.envs.adapters import GymGame
 from sqirl.envs.game import Game
 from sqirl.envs.resolve import EnvLike, resolve
 
@@ -93,8 +92,9 @@ class _Walker:
         self.steps += 1
         where = f"after actions {path}" if path else "at the start"
         first = _outcome(self.game, state, action)
-        if _outcome(self.game, state, action) != (first):
-            return f"{where}, action {action} gave {first} once and {_outcome(self.game, state, action)} when restored and stepped again"
+        again = _outcome(self.game, state, action)
+        if again != first:
+            return f"{where}, action {action} gave {first} once and {again} when restored and stepped again"
         elsewhere = _outcome(self.other, state, action)
         if elsewhere != first:
             return f"{where}, action {action} gave {first}, but {elsewhere} in another copy of the env restored to the same state"
@@ -116,7 +116,7 @@ class _Walker:
 
 def _outcome(game: Game, state: Any, action: int, reseed: int | None = None) -> _Outcome:
     game.set_state(state)
-    if reseed is not None and isinstance(game, GymGame):
-        game.env.unwrapped.np_random = np.random.default_rng(reseed)
+    if reseed is not None:
+        game.reseed(reseed)
     reward, over = game.step(action)
     return _Outcome(reward, over, None if over else game.state_key())

@@ -16,7 +16,8 @@ class Game(Protocol):
     object or on another one made the same way. Two states with equal `state_key()` must behave equally for ever; two with
     different keys may still do so (merging is the MDP's business). `screen()` is the picture that an agent sees of the
     state, without the time; `render()` is the one that people like to look at. `fresh()` is another game of the same
-    kind, as a replay against the live game and a second process need it.
+    kind, as a replay against the live game and a second process need it. `reseed` replaces the random generator that the
+    game might draw from, so that a check can tell a deterministic game from one that merely repeats its draws.
     """
 
     name: str
@@ -30,4 +31,5 @@ class Game(Protocol):
     def screen(self) -> np.ndarray | None: ...
     def render(self) -> np.ndarray | None: ...
     def fresh(self) -> Game: ...
+    def reseed(self, seed: int) -> None: ...
     def provenance(self) -> Mapping[str, Any]: ...  # versions, seeds, library hashes

@@ -113,6 +113,9 @@ class MiniGridGame:
     def fresh(self) -> Game:
         return MiniGridGame(self.name)
 
+    def reseed(self, seed: int) -> None:
+        self._env.np_random = np.random.default_rng(seed)
+
     def provenance(self) -> Mapping[str, Any]:
         from importlib.metadata import version
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,11 +91,24 @@ def _named_env(name: str) -> Callable[[], gym.Env[Any, Any]]:
             return lambda: _call(factory, name)
         if not name.endswith(tuple(f"-v{digit}" for digit in range(10))):
             raise UnknownEnv(f"module '{module_name}' has no class or function '{attribute}' (asked for as '{name}')")
+    registered = _registered(name)
+    return lambda: _call(lambda: gym.make(registered, disable_env_checker=True), name)
+
+
+def _registered(name: str) -> str:
+    """The id that Gymnasium knows; a version that it has retired is replaced by the newest, and that is said."""
     try:
         gym.spec(name)
+        return name
+    except gym.error.DeprecatedEnv:
+        stem = name.rpartition("-v")[0]
+        newest = max((known for known in gym.registry if known.rpartition("-v")[0] == stem), key=len, default=None)
+        if newest is None:
+            raise
+        warnings.warn(f"this Gymnasium has retired {name}; using {newest}", stacklevel=2)
+        return newest
     except gym.error.Error as error:
         raise UnknownEnv(f"no environment named '{name}'{near_matches(name)}") from error
-    return lambda: _call(lambda: gym.make(name, disable_env_checker=True), name)
 
 
 def _call(factory: Callable[[], Any], name: str) -> gym.Env[Any, Any]:

@@ -188,12 +188,12 @@ def _replay_sample(mdp: TabularMDP, keys: dict[bytes, int], game: Game, replays:
     """Play a sample of transitions from the start on a fresh game, and compare reward, end and the state arrived in."""
     assert mdp.transitions is not None
     rng = np.random.default_rng(0)
-    rows = rng.choice(mdp.transitions.size, size=min(replays, mdp.transitions.size), replace=False)
+    rows = rng.integers(mdp.transitions.size, size=replays)
     tree = breadth_first_tree(mdp)
-    for row in rows.tolist():
+    for seed, row in enumerate(rows.tolist()):
         state, action = divmod(row, mdp.num_actions)
         path = tree.path_to(state)
-        play(game, path)
+        play(game, path, seed=seed)  # another seed each time: chance that only repeats itself is found out
         reward, over = game.step(action)
         expected = int(mdp.transitions[state, action])
         arrived = END if over else keys.get(game.state_key(), END)

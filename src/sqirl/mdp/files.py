@@ -77,9 +77,10 @@ def load(path: str | Path) -> TabularMDP:
     if not path.is_file():
         raise InvalidMDP(f"no file '{path}'")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise InvalidMDP(f"'{path}' is a single array, not an .npz with transitions and rewards")
+        opened = np.load(path, allow_pickle=False)
+        if isinstance(opened, np.ndarray):
+            raise InvalidMDP(f"'{path}' is a single array, not an .npz with transitions and rewards")
+        with opened as archive:
             arrays = {key: archive[key] for key in archive.files if key not in ("states", "state_lengths")}
     except InvalidMDP:
         raise

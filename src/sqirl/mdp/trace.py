@@ -34,9 +34,10 @@ def env_at(mdp: TabularMDP, state: int) -> Game:
     return game
 
 
-def play(game: Game, actions: list[int]) -> None:
-    """Reset the game and take the actions."""
+def play(game: Game, actions: list[int], *, seed: int = 0) -> None:
+    """Reset the game and take the actions; `seed` is for chance that a deterministic game has no use for."""
     game.reset()
+    game.reseed(seed)
     for action in actions:
         game.step(action)
 
