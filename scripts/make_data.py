@@ -1,6 +1,6 @@
 """Build the MDPs that ship with the package, and their analyses. `make data`; rows that exist are kept, so it can go on.
 
-    python scripts/make_data.py [SUITE ...]
+python scripts/make_data.py [SUITE | TEXT-IN-ID ...]
 """
 
 from __future__ import annotations
@@ -25,16 +25,19 @@ LARGEST_FILE = 1 << 20
 PLAYABLE = ("minigrid",)
 
 
-def main(suites: tuple[str, ...]) -> None:
+def main(wanted: tuple[str, ...]) -> None:
     path = archive_path()
     analyses = json.loads(path.read_text()) if path.is_file() else {}
     for row in catalogue():
-        if row.env_id.suite not in suites or str(row.env_id) in analyses:
+        named = row.env_id.suite in wanted or any(text in str(row.env_id) for text in wanted)
+        if not named or row.env_id.suite not in PLAYABLE or str(row.env_id) in analyses:
             continue
         mdp = _shipped_or_built(row.env_id.deterministic())
         for env_id in (row.env_id.deterministic(), row.env_id):
             analyses[str(env_id)] = analyze(named_after(mdp, env_id)).to_dict()
-        write_atomically(path, (json.dumps(analyses, separators=(",", ":")).replace("},\"BRIDGE", "},\n\"BRIDGE") + "\n").encode())
+        write_atomically(
+            path, (json.dumps(analyses, separators=(",", ":")).replace('},"BRIDGE', '},\n"BRIDGE') + "\n").encode()
+        )
         ours, paper = analyses[str(row.env_id)]["optimal_return"], row.optimal_as_printed
         print(f"{row.env_id}: {mdp.num_states:,} states, optimal {ours:.2f} (paper {paper})", flush=True)
 

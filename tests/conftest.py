@@ -10,7 +10,10 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("NUMBA_NUM_THREADS", "2")
 
 settings.register_profile(
-    "sqirl", deadline=None, max_examples=60, derandomize=True,
+    "sqirl",
+    deadline=None,
+    max_examples=60,
+    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 settings.load_profile("sqirl")

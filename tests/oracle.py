@@ -41,7 +41,8 @@ class ExactMDP:
             executed = [(Fraction(1), a)] if p is None else [(1 - rho, a), (rho, p)]
             product[(s, p), a] = [
                 (weight * prob, reward, None if n is None else (n, e))
-                for weight, e in executed if weight > 0
+                for weight, e in executed
+                if weight > 0
                 for prob, reward, n in self.outcomes[s, e]
             ]
         return ExactMDP(product, [(q, (s, None)) for q, s in self.start], self.num_actions, self.horizon, self.discount)
@@ -51,7 +52,9 @@ class ExactMDP:
         """R_0..R_{T-1}"""
         levels = [{s for _, s in self.start}]
         for _ in range(self.horizon - 1):
-            levels.append({n for s in levels[-1] for a in self.actions for _, _, n in self.outcomes[s, a] if n is not None})
+            levels.append(
+                {n for s in levels[-1] for a in self.actions for _, _, n in self.outcomes[s, a] if n is not None}
+            )
         return levels
 
     @cached_property
@@ -59,8 +62,13 @@ class ExactMDP:
         return [(t, s) for t, level in enumerate(self.reachable) for s in sorted(level, key=repr)]
 
     def backup(self, value: dict[Node, Fraction], t: int, s: State, a: int) -> Fraction:
-        return sum((p * (r + (self.discount * value[t + 1, n] if n is not None and t + 1 < self.horizon else 0))
-                    for p, r, n in self.outcomes[s, a]), Fraction(0))
+        return sum(
+            (
+                p * (r + (self.discount * value[t + 1, n] if n is not None and t + 1 < self.horizon else 0))
+                for p, r, n in self.outcomes[s, a]
+            ),
+            Fraction(0),
+        )
 
     def q_from(self, value: dict[Node, Fraction]) -> dict[Node, list[Fraction]]:
         """One backup of a given V everywhere."""

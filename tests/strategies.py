@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 from hypothesis import strategies as st
-from oracle import ExactMDP
 
+from oracle import ExactMDP
 from sqirl.mdp.tabular import TabularMDP
 
 REWARDS = [Fraction(0), Fraction(0), Fraction(1), Fraction(1, 2), Fraction(3)]
@@ -22,13 +22,26 @@ class Example:
 
 
 @st.composite
-def deterministic(draw: st.DrawFn, max_states: int = 4, max_horizon: int = 4, stickiness: Fraction | None = None) -> Example:
+def deterministic(
+    draw: st.DrawFn, max_states: int = 4, max_horizon: int = 4, stickiness: Fraction | None = None
+) -> Example:
     """A deterministic MDP, sticky if a stickiness is given; start state 0."""
-    num_states, num_actions, horizon = draw(st.integers(1, max_states)), draw(st.integers(2, 3)), draw(st.integers(1, max_horizon))
+    num_states, num_actions, horizon = (
+        draw(st.integers(1, max_states)),
+        draw(st.integers(2, 3)),
+        draw(st.integers(1, max_horizon)),
+    )
     rewards = st.sampled_from(draw(st.sampled_from([REWARDS, SIGNED_REWARDS])))
-    table = {(s, a): (draw(st.integers(-1, num_states - 1)), draw(rewards)) for s in range(num_states) for a in range(num_actions)}
+    table = {
+        (s, a): (draw(st.integers(-1, num_states - 1)), draw(rewards))
+        for s in range(num_states)
+        for a in range(num_actions)
+    }
     exact = ExactMDP(
-        {key: [(Fraction(1), r, None if n < 0 else n)] for key, (n, r) in table.items()}, [(Fraction(1), 0)], num_actions, horizon
+        {key: [(Fraction(1), r, None if n < 0 else n)] for key, (n, r) in table.items()},
+        [(Fraction(1), 0)],
+        num_actions,
+        horizon,
     )
     transitions = np.array([[table[s, a][0] for a in range(num_actions)] for s in range(num_states)])
     reward_table = np.array([[float(table[s, a][1]) for a in range(num_actions)] for s in range(num_states)])
@@ -41,17 +54,37 @@ def deterministic(draw: st.DrawFn, max_states: int = 4, max_horizon: int = 4, st
 @st.composite
 def stochastic(draw: st.DrawFn, max_states: int = 3, max_horizon: int = 3) -> Example:
     """Random outcomes with thirds, quarters and halves, random rewards for each, a random start distribution."""
-    num_states, num_actions, horizon = draw(st.integers(1, max_states)), draw(st.integers(2, 3)), draw(st.integers(1, max_horizon))
+    num_states, num_actions, horizon = (
+        draw(st.integers(1, max_states)),
+        draw(st.integers(2, 3)),
+        draw(st.integers(1, max_horizon)),
+    )
     rewards = st.sampled_from(draw(st.sampled_from([REWARDS, SIGNED_REWARDS])))
-    law = st.sampled_from([[1], [Fraction(1, 2)] * 2, [Fraction(1, 3)] * 3, [Fraction(1, 4), Fraction(3, 4)], [Fraction(1, 3), Fraction(2, 3)]])
+    law = st.sampled_from(
+        [
+            [1],
+            [Fraction(1, 2)] * 2,
+            [Fraction(1, 3)] * 3,
+            [Fraction(1, 4), Fraction(3, 4)],
+            [Fraction(1, 3), Fraction(2, 3)],
+        ]
+    )
     outcomes = {
-        (s, a): [(Fraction(p), draw(rewards), draw(st.one_of(st.none(), st.integers(0, num_states - 1)))) for p in draw(law)]
-        for s in range(num_states) for a in range(num_actions)
+        (s, a): [
+            (Fraction(p), draw(rewards), draw(st.one_of(st.none(), st.integers(0, num_states - 1)))) for p in draw(law)
+        ]
+        for s in range(num_states)
+        for a in range(num_actions)
     }
-    start = [Fraction(1)] if num_states == 1 else draw(st.sampled_from([[Fraction(1)], [Fraction(1, 3), Fraction(2, 3)]]))
+    start = (
+        [Fraction(1)] if num_states == 1 else draw(st.sampled_from([[Fraction(1)], [Fraction(1, 3), Fraction(2, 3)]]))
+    )
     exact = ExactMDP(outcomes, list(zip(start, range(num_states), strict=False)), num_actions, horizon)
     dynamics = {
-        s: {a: [(float(p), 0 if n is None else n, float(r), n is None) for p, r, n in outcomes[s, a]] for a in range(num_actions)}
+        s: {
+            a: [(float(p), 0 if n is None else n, float(r), n is None) for p, r, n in outcomes[s, a]]
+            for a in range(num_actions)
+        }
         for s in range(num_states)
     }
     distribution = np.zeros(num_states)

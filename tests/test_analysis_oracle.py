@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 from hypothesis import assume, given
-from oracle import TooManyPolicies
-from strategies import Example, deterministic, stochastic
 
+from oracle import TooManyPolicies
 from sqirl.analysis.analyze import APPROXIMATE_SHARE, analyze, planning_window, witness
+from strategies import Example, deterministic, stochastic
 
 QUARTER = Fraction(1, 4)
 
@@ -36,7 +36,9 @@ def assert_equals_oracle(example: Example) -> None:
     solvable = [g == optimal for g in greedy_returns]
     assert list(a.solvable) == solvable
     assert a.min_k == solvable.index(True) + 1
-    enough = [g - worst >= Fraction(APPROXIMATE_SHARE).limit_denominator(100) * (optimal - worst) for g in greedy_returns]
+    enough = [
+        g - worst >= Fraction(APPROXIMATE_SHARE).limit_denominator(100) * (optimal - worst) for g in greedy_returns
+    ]
     assert a.approx_min_k == enough.index(True) + 1
     windows = [exact.solvable(exact.q_rewards(k)) for k in range(1, horizon + 1)]
     assert a.effective_planning_window == windows.index(True) + 1 == planning_window(mdp, discount=discount)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
-from strategies import random_tables
 
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.kernels import MAXIMUM, MEAN, MINIMUM
 from sqirl.analysis.sweep import value
 from sqirl.mdp.convert import expand_sticky, to_stochastic
 from sqirl.mdp.tabular import TabularMDP
+from strategies import random_tables
 
-SIZES = [(seed, states, actions, horizon, signed) for seed, (states, actions, horizon, signed) in enumerate(
-    [(5, 2, 8, False), (40, 3, 10, True), (200, 6, 12, False), (700, 4, 15, True), (50, 18, 6, False)])]
+SIZES = [
+    (seed, states, actions, horizon, signed)
+    for seed, (states, actions, horizon, signed) in enumerate(
+        [(5, 2, 8, False), (40, 3, 10, True), (200, 6, 12, False), (700, 4, 15, True), (50, 18, 6, False)]
+    )
+]
 
 
 def assert_same(a, b, *, same_states: bool = True) -> None:
@@ -24,7 +30,9 @@ def assert_same(a, b, *, same_states: bool = True) -> None:
     for field in ("gaps", "decisive_gaps", "effective_horizons"):
         ours, theirs = getattr(a, field), getattr(b, field)
         assert [x is None for x in ours] == [x is None for x in theirs], field
-        assert [x for x in ours if x is not None] == pytest.approx([x for x in theirs if x is not None], rel=1e-8), field
+        assert [x for x in ours if x is not None] == pytest.approx([x for x in theirs if x is not None], rel=1e-8), (
+            field
+        )
     assert not same_states or a.num_states == b.num_states
 
 
@@ -91,4 +99,4 @@ def test_real_gaps_far_below_any_absolute_epsilon_are_seen() -> None:
 def test_solvability_is_not_monotone_in_k_is_allowed_for() -> None:
     """Exact min k is the first solvable k, and later ones may fail again."""
     found = [analyze(random_tables(seed, 12, 3, 6), max_k=6).solvable for seed in range(60)]
-    assert any(any(a and not b for a, b in zip(s, s[1:], strict=False)) for s in found)
+    assert any(any(a and not b for a, b in itertools.pairwise(s)) for s in found)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gymnasium as gym
 import numpy as np
 import pytest
-from envs_for_tests import Corridor, CorridorWithSnapshots, HiddenGlobal, IdleRandom, Slippery, Unpicklable
 
+from envs_for_tests import Corridor, CorridorWithSnapshots, HiddenGlobal, IdleRandom, Slippery, Unpicklable
 from sqirl.analysis.analyze import analyze
 from sqirl.envs.adapters import as_game
 from sqirl.envs.minigrid import MiniGridGame
@@ -65,20 +65,23 @@ def test_a_build_that_does_not_replay_fails() -> None:
 
 
 def test_what_cannot_be_copied_says_what_to_implement() -> None:
-    with pytest.raises((NotEnumerable, UnknownEnv), match="get_state|made"):
+    with pytest.raises((NotEnumerable, UnknownEnv), match=r"get_state|made"):
         build_mdp("envs_for_tests:Unpicklable", horizon=3)
     assert issubclass(Unpicklable, gym.Env)
 
 
-@pytest.mark.parametrize(("target", "message"), [
-    ("envs_for_tests:Continuous", "Discrete"),
-    ("envs_for_tests:not_an_env", "not a gymnasium.Env"),
-    ("envs_for_tests:broken", "no licence file"),
-    ("envs_for_tests:Nothing", "no class or function 'Nothing'"),
-    ("no_such_module:Thing", "no_such_module"),
-    ("FrozenLake-v9", "FrozenLake"),
-    ("BRIDGE/MiniGrid-DoorKey-5x6-v0", "DoorKey-5x6"),
-])
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("envs_for_tests:Continuous", "Discrete"),
+        ("envs_for_tests:not_an_env", "not a gymnasium.Env"),
+        ("envs_for_tests:broken", "no licence file"),
+        ("envs_for_tests:Nothing", "no class or function 'Nothing'"),
+        ("no_such_module:Thing", "no_such_module"),
+        ("FrozenLake-v9", "FrozenLake"),
+        ("BRIDGE/MiniGrid-DoorKey-5x6-v0", "DoorKey-5x6"),
+    ],
+)
 def test_wrong_targets(target: str, message: str) -> None:
     with pytest.raises(SqirlError, match=message):
         build_mdp(target, horizon=5)
@@ -134,9 +137,14 @@ def test_live_and_table_agree_over_random_steps(name: str) -> None:
             state = 0
 
 
-@pytest.mark.parametrize(("env_id", "options"), [
-    ("FrozenLake-v1", {"is_slippery": False}), ("CliffWalking-v1", {}), (next(name for name in ("Taxi-v3", "Taxi-v4") if name in gym.registry), {}),
-])
+@pytest.mark.parametrize(
+    ("env_id", "options"),
+    [
+        ("FrozenLake-v1", {"is_slippery": False}),
+        ("CliffWalking-v1", {}),
+        (next(name for name in ("Taxi-v3", "Taxi-v4") if name in gym.registry), {}),
+    ],
+)
 def test_toy_text_by_enumeration_equals_its_own_dynamics(env_id: str, options: dict) -> None:
     """The states found by playing, matched to P's by following the same actions from the same start."""
     env = gym.make(env_id, **options)
@@ -166,7 +174,7 @@ def test_slippery_frozen_lake_is_read_off_its_dynamics() -> None:
     assert mdp.transitions is None and mdp.num_states == 16
     a = analyze(mdp)
     # Value iteration written out once more, from Gymnasium's own table
-    P = gym.make("FrozenLake-v1").unwrapped.P  # noqa: N806
+    P = gym.make("FrozenLake-v1").unwrapped.P
     V = np.zeros(16)
     for _ in range(50):
         V = np.array([max(sum(p * (r + (0 if done else V[n])) for p, n, r, done in P[s][a]) for a in P[s]) for s in P])

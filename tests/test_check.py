@@ -7,13 +7,16 @@ import pytest
 from sqirl.envs.checking import check_env
 
 
-@pytest.mark.parametrize(("target", "how"), [
-    ("envs_for_tests:Corridor", "copies of the whole env"),
-    ("envs_for_tests:IdleRandom", "copies of the whole env"),
-    ("envs_for_tests:CorridorWithSnapshots", "its own get_state/set_state"),
-    ("CliffWalking-v1", "its state index"),
-    ("BRIDGE/MiniGrid-DoorKey-5x5-v0", "the game's snapshots"),
-])
+@pytest.mark.parametrize(
+    ("target", "how"),
+    [
+        ("envs_for_tests:Corridor", "copies of the whole env"),
+        ("envs_for_tests:IdleRandom", "copies of the whole env"),
+        ("envs_for_tests:CorridorWithSnapshots", "its own get_state/set_state"),
+        ("CliffWalking-v1", "its state index"),
+        ("BRIDGE/MiniGrid-DoorKey-5x5-v0", "the game's snapshots"),
+    ],
+)
 def test_good_envs_pass(target: str, how: str) -> None:
     report = check_env(target, steps=300)
     assert report.problem is None and report.how == how and report.steps == 300
@@ -21,11 +24,14 @@ def test_good_envs_pass(target: str, how: str) -> None:
     assert "ok: it can be enumerated" in str(report)
 
 
-@pytest.mark.parametrize(("target", "problem"), [
-    ("envs_for_tests:Slippery", "another random seed: the env is stochastic"),
-    ("envs_for_tests:ForgetfulKey", "states with the same key"),
-    ("FrozenLake-v1", "the env is stochastic"),
-])
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("envs_for_tests:Slippery", "another random seed: the env is stochastic"),
+        ("envs_for_tests:ForgetfulKey", "states with the same key"),
+        ("FrozenLake-v1", "the env is stochastic"),
+    ],
+)
 def test_bad_envs_are_caught(target: str, problem: str) -> None:
     report = check_env(target, steps=2000)
     assert report.problem is not None and problem in report.problem

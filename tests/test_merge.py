@@ -20,7 +20,9 @@ def tables(draw: st.DrawFn) -> TabularMDP:
     transitions = [[draw(cell) for _ in range(num_actions)] for _ in range(num_states)]
     rewards = [[draw(st.integers(0, 1)) for _ in range(num_actions)] for _ in range(num_states)]
     screens = np.array([draw(st.integers(0, 1)) for _ in range(num_states)], np.int32)
-    return TabularMDP.deterministic(transitions, rewards, screens=np.array([[0], [1]], np.uint8), screen_mapping=screens)
+    return TabularMDP.deterministic(
+        transitions, rewards, screens=np.array([[0], [1]], np.uint8), screen_mapping=screens
+    )
 
 
 def seen_by(mdp: TabularMDP, state: int, depth: int, by: str) -> object:
@@ -30,7 +32,10 @@ def seen_by(mdp: TabularMDP, state: int, depth: int, by: str) -> object:
     look = int(mdp.screen_mapping[state]) if by == "screen" else None
     if depth == 0:
         return look
-    rows = [(float(mdp.rewards[state, a]), seen_by(mdp, int(mdp.transitions[state, a]), depth - 1, by)) for a in range(mdp.num_actions)]
+    rows = [
+        (float(mdp.rewards[state, a]), seen_by(mdp, int(mdp.transitions[state, a]), depth - 1, by))
+        for a in range(mdp.num_actions)
+    ]
     return (look, tuple(rows))
 
 

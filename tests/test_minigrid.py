@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -101,7 +103,7 @@ def test_sticky_actions_repeat_what_was_executed_a_quarter_of_the_time_and_follo
     for seed in range(60):
         played = rollout(seed, env)
         assert played[0][0] == played[0][1], "nothing to repeat at the first step"
-        for (_, before), (chosen, executed) in zip(played, played[1:], strict=False):
+        for (_, before), (chosen, executed) in itertools.pairwise(played):
             assert executed in (chosen, before)
             if chosen != before:
                 total += 1

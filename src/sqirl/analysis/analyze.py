@@ -53,7 +53,9 @@ def analyze(
     if not 0 < discount <= 1:
         raise InvalidMDP(f"discount {discount} is not in (0, 1]")
     if mdp.num_actions < 2:
-        raise InvalidMDP("the MDP has one action only; there is nothing to choose, and the effective horizon needs A ≥ 2")
+        raise InvalidMDP(
+            "the MDP has one action only; there is nothing to choose, and the effective horizon needs A ≥ 2"
+        )
     max_k = min(max_k, horizon)
     question = _Question(mdp, horizon, discount, reachable_sets(mdp, horizon))
     low, high = return_range(mdp, horizon, discount=discount, sets=question.sets)
@@ -111,7 +113,9 @@ def _search(question: _Question, max_k: int, search_k: int, scale: float) -> tup
     mdp, passes, best = question.mdp, [], math.inf
     first_k, last_k = 1, max_k
     while True:
-        result = sweep(mdp, question.horizon, max_k=last_k, first_k=first_k, discount=question.discount, sets=question.sets)
+        result = sweep(
+            mdp, question.horizon, max_k=last_k, first_k=first_k, discount=question.discount, sets=question.sets
+        )
         passes.append(result)
         horizons = _effective_horizons(result.solvable, _normalised(result.gaps, scale), mdp.num_actions, first_k)
         best = min(best, float(horizons.min()))
@@ -125,7 +129,11 @@ def _search(question: _Question, max_k: int, search_k: int, scale: float) -> tup
 
 
 def planning_window(
-    mdp: TabularMDP, *, horizon: int | None = None, search_k: int | None = None, discount: float = 1.0,
+    mdp: TabularMDP,
+    *,
+    horizon: int | None = None,
+    search_k: int | None = None,
+    discount: float = 1.0,
     sets: ReachableSets | None = None,
 ) -> int | None:
     """The effective planning window: the least k for which greedy on k steps of value iteration from the rewards is optimal.
@@ -136,8 +144,16 @@ def planning_window(
     sets = sets or reachable_sets(mdp, horizon)
     first_k, last_k = 1, min(8, horizon)
     while True:
-        result = sweep(mdp, horizon, max_k=last_k, first_k=first_k, random_base=False, with_returns=False,
-                       discount=discount, sets=sets)
+        result = sweep(
+            mdp,
+            horizon,
+            max_k=last_k,
+            first_k=first_k,
+            random_base=False,
+            with_returns=False,
+            discount=discount,
+            sets=sets,
+        )
         if result.solvable.any():  # at the latest with k = T, where the sequence has become Q*
             return first_k + int(np.argmax(result.solvable))
         first_k, last_k = last_k + 1, min(last_k + SEARCH_STRIDE, horizon)
@@ -221,7 +237,12 @@ def _bounds(
         "k": k,
         "gorp": bounds.gorp_bound(k=k, horizon=horizon, num_actions=num_actions, gap=gap, delta=delta),
         "sqirl_theorem": bounds.sqirl_bound(
-            k=k, horizon=horizon, num_actions=num_actions, gap=gap, epsilon=epsilon, delta=delta,
+            k=k,
+            horizon=horizon,
+            num_actions=num_actions,
+            gap=gap,
+            epsilon=epsilon,
+            delta=delta,
             hypotheses=bounds.finite_pseudo_dimension(num_states * num_actions),
         ),
         "sqirl_tabular": tabular.sqirl,

@@ -51,7 +51,12 @@ def network_pseudo_dimension(num_parameters: int, num_layers: int) -> float:
 
 
 def least_squares_complexity(
-    hypotheses: VCType, *, num_actions: int, delta: float, blowup: float = 1.0, closed_under_qvi: bool = True,
+    hypotheses: VCType,
+    *,
+    num_actions: int,
+    delta: float,
+    blowup: float = 1.0,
+    closed_under_qvi: bool = True,
     constant: float = 1.0,
 ) -> float:
     """F(δ) + G(α, δ) of least squares over a realizable VC-type class (the theorem of appendix A), α = `blowup`.
@@ -67,30 +72,61 @@ def least_squares_complexity(
     return constant * (regression + iteration)
 
 
-def gorp_bound(*, k: int, horizon: int, num_actions: int, gap: float, delta: float = DELTA, constant: float = 1.0) -> float:
+def gorp_bound(
+    *, k: int, horizon: int, num_actions: int, gap: float, delta: float = DELTA, constant: float = 1.0
+) -> float:
     """C·k·T²·A^H̄_k·log(T·A / δ): GORP in deterministic MDPs (the lemma after the definition of H̄)."""
     power = num_actions**k / gap**2  # A^H̄_k
     return constant * k * horizon**2 * power * math.log(horizon * num_actions / delta)
 
 
 def sqirl_episodes(
-    *, k: int, horizon: int, num_actions: int, gap: float, complexity: float, blowup: float = 1.0,
-    epsilon: float = EPSILON, constant: float = 1.0,
+    *,
+    k: int,
+    horizon: int,
+    num_actions: int,
+    gap: float,
+    complexity: float,
+    blowup: float = 1.0,
+    epsilon: float = EPSILON,
+    constant: float = 1.0,
 ) -> float:
     """m of the main theorem: C·k·T·α^(2(k-1))·A^k·D / (Δ²·ε) · log(k·T·α·A·D / (Δ·ε)), D = `complexity`."""
     leading = k * horizon * blowup ** (2 * (k - 1)) * num_actions**k * complexity / (gap**2 * epsilon)
     return constant * leading * math.log(k * horizon * blowup * num_actions * complexity / (gap * epsilon))
 
 
-def sqirl_bound(*, k: int, horizon: int, num_actions: int, gap: float, hypotheses: VCType, blowup: float = 1.0,
-                closed_under_qvi: bool = True, epsilon: float = EPSILON, delta: float = DELTA,
-                constant: float = 1.0) -> float:
+def sqirl_bound(
+    *,
+    k: int,
+    horizon: int,
+    num_actions: int,
+    gap: float,
+    hypotheses: VCType,
+    blowup: float = 1.0,
+    closed_under_qvi: bool = True,
+    epsilon: float = EPSILON,
+    delta: float = DELTA,
+    constant: float = 1.0,
+) -> float:
     """Timesteps of SQIRL by the main theorem: T iterations of m episodes of T steps."""
     complexity = least_squares_complexity(
-        hypotheses, num_actions=num_actions, delta=delta / (k * horizon), blowup=blowup, closed_under_qvi=closed_under_qvi
+        hypotheses,
+        num_actions=num_actions,
+        delta=delta / (k * horizon),
+        blowup=blowup,
+        closed_under_qvi=closed_under_qvi,
     )
-    episodes = sqirl_episodes(k=k, horizon=horizon, num_actions=num_actions, gap=gap, complexity=complexity,
-                              blowup=blowup, epsilon=epsilon, constant=constant)
+    episodes = sqirl_episodes(
+        k=k,
+        horizon=horizon,
+        num_actions=num_actions,
+        gap=gap,
+        complexity=complexity,
+        blowup=blowup,
+        epsilon=epsilon,
+        constant=constant,
+    )
     return horizon**2 * episodes
 
 
@@ -104,8 +140,15 @@ class BoundRow:
 
 
 def table_of_bounds(
-    *, k: int, horizon: int, num_actions: int, num_states: int, gap: float, epsilon: float = EPSILON,
-    feature_dimension: float | None = None, pseudo_dimension: float | None = None,
+    *,
+    k: int,
+    horizon: int,
+    num_actions: int,
+    num_states: int,
+    gap: float,
+    epsilon: float = EPSILON,
+    feature_dimension: float | None = None,
+    pseudo_dimension: float | None = None,
 ) -> tuple[BoundRow, ...]:
     """The paper's table of bounds for one MDP. Rows whose dimension is not given are left out."""
     T, A, S = horizon, num_actions, num_states

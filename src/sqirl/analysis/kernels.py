@@ -127,6 +127,73 @@ def witness_code(s, num_states, remaining):
     return -(1.0 + remaining * float(num_states) + s)
 
 
+@numba.njit(inline="always")
+def reduce_policies(X, XB, step, W, WB, is_optimal):
+    """W, WB ← the columns of V*, of the worst return and of the base; marks the optimal actions."""
+    A = X.shape[0]
+    W[OPTIMAL] = greedy_set(X, XB, OPTIMAL, step.roundoff, is_optimal)
+    W[WORST] = X[0, WORST]
+    W[BASE] = 0.0
+    WB[:] = 0.0
+    for a in range(A):
+        W[WORST] = min(W[WORST], X[a, WORST])
+        if is_optimal[a]:
+            WB[OPTIMAL] = max(WB[OPTIMAL], XB[a, OPTIMAL])
+        if step.random_base:
+            W[BASE] += X[a, BASE] / A
+            WB[BASE] += XB[a, BASE] / A
+
+
+@numba.njit(inline="always")
+def reduce_sequence(X, XB, XD, step, code, is_optimal, is_greedy, W, WB, WD, gaps):
+    """W, WB, WD ← the columns of M_k, G_k and D_k; lowers `gaps` to the gaps of this row. `code` names the state."""
+    K = step.num_k
+    scale = 1.0 - step.stickiness  # Q-values of (s, p) differ by this much of what X differs by
+    for k in range(1, K + 1):
+        column = k + 1
+        best = greedy_set(X, XB, column, step.roundoff, is_greedy)
+        if k < K:
+            W[column + 1] = best
+            for a in range(X.shape[0]):
+                if is_greedy[a]:
+                    WB[column + 1] = max(WB[column + 1], XB[a, column])
+        if k < step.first_k:
+            continue
+        i = k - step.first_k
+        worst_return, margin = np.inf, np.inf
+        for a in range(X.shape[0]):
+            lead = scale * (best - X[a, column])
+            if is_greedy[a]:
+                margin = min(margin, XD[a, i] if is_optimal[a] else code)
+                if step.with_returns:
+                    worst_return = min(worst_return, X[a, K + 2 + i])
+            else:
+                gaps[i] = min(gaps[i], lead)
+                if not is_optimal[a]:
+                    margin = min(margin, lead)
+        WD[i] = margin
+        if step.with_returns:
+            W[K + 2 + i] = worst_return
+
+
+@numba.njit(inline="always")
+def write_slots(s, X, XB, XD, step, W, WB, WD, U, B, D):
+    """Store V(s, p) = (1 - ρ) W(s) + ρ X[s, p] of every quantity and slot."""
+    rho, K, signed = step.stickiness, step.num_k, B.shape[0] > 0
+    for p in range(U.shape[1]):
+        for j in range(W.shape[0]):
+            source = j - 1 if BASE < j < K + 2 else j  # M_k, in column k + 2, is of Q^k, in column k + 1
+            U[s, p, j] = (1.0 - rho) * W[j] + rho * X[p, source]
+            if signed and j < K + 2:
+                B[s, p, j] = (1.0 - rho) * WB[j] + rho * XB[p, source]
+        for i in range(WD.shape[0]):
+            D[s, p, i] = min(WD[i], XD[p, i]) if rho > 0.0 else WD[i]
+        if not step.random_base:
+            U[s, p, BASE] = 0.0
+            if signed:
+                B[s, p, BASE] = 0.0
+
+
 @numba.njit(parallel=True, cache=True)
 def sweep_step(states, dynamics, magnitudes, step, U_next, B_next, D_next, U, B, D):
     """One backward step over `states`: fill U, B and D there and return (K - first + 1,) the least gap of each Q^k.
@@ -136,22 +203,16 @@ def sweep_step(states, dynamics, magnitudes, step, U_next, B_next, D_next, U, B,
     """
     A = dynamics.rewards.shape[1]
     S, slots, J = U.shape
-    K, first, rho = step.num_k, step.first_k, step.stickiness
-    num_kept = K - first + 1
+    K, num_kept = step.num_k, D.shape[2]
     signed = B.shape[0] > 0
     num_chunks = (len(states) + CHUNK - 1) // CHUNK
     gaps = np.full((num_chunks, num_kept), np.inf)
-
     for chunk in numba.prange(num_chunks):
         X = np.empty((A, J))
         XB = np.empty((A, K + 2)) if signed else X
         XD = np.empty((A, num_kept))
-        W = np.empty(J)
-        WB = np.empty(K + 2)
-        WD = np.empty(num_kept)
-        is_optimal = np.empty(A, np.bool_)
-        is_greedy = np.empty(A, np.bool_)
-
+        W, WB, WD = np.empty(J), np.empty(K + 2), np.empty(num_kept)
+        is_optimal, is_greedy = np.empty(A, np.bool_), np.empty(A, np.bool_)
         for index in range(chunk * CHUNK, min(len(states), (chunk + 1) * CHUNK)):
             s = states[index]
             for a in range(A):
@@ -160,64 +221,13 @@ def sweep_step(states, dynamics, magnitudes, step, U_next, B_next, D_next, U, B,
                 backup_least(dynamics, s, a, slot, step.is_last, D_next, XD[a])
                 if signed:
                     backup(magnitudes, s, a, slot, step.is_last, B_next, XB[a])
-
-            W[OPTIMAL] = greedy_set(X, XB, OPTIMAL, step.roundoff, is_optimal)
-            W[WORST] = X[0, WORST]
-            W[BASE] = 0.0
-            WB[:] = 0.0
-            for a in range(A):
-                W[WORST] = min(W[WORST], X[a, WORST])
-                if is_optimal[a]:
-                    WB[OPTIMAL] = max(WB[OPTIMAL], XB[a, OPTIMAL])
-                if step.random_base:
-                    W[BASE] += X[a, BASE]
-                    WB[BASE] += XB[a, BASE]
-            W[BASE] /= A
-            WB[BASE] /= A
-
-            for k in range(1, K + 1):
-                column = k + 1
-                best = greedy_set(X, XB, column, step.roundoff, is_greedy)
-                if k < K:
-                    W[column + 1] = best
-                    for a in range(A):
-                        if is_greedy[a]:
-                            WB[column + 1] = max(WB[column + 1], XB[a, column])
-                if k < first:
-                    continue
-                i = k - first
-                worst_return, runner_up, margin = np.inf, -np.inf, np.inf
-                for a in range(A):
-                    if is_greedy[a]:
-                        if step.with_returns:
-                            worst_return = min(worst_return, X[a, K + 2 + i])
-                        margin = min(margin, XD[a, i] if is_optimal[a] else witness_code(s, S, step.remaining))
-                    else:
-                        runner_up = max(runner_up, X[a, column])
-                        if not is_optimal[a]:
-                            margin = min(margin, (1.0 - rho) * (best - X[a, column]))
-                if step.with_returns:
-                    W[K + 2 + i] = worst_return
-                WD[i] = margin
-                gaps[chunk, i] = min(gaps[chunk, i], (1.0 - rho) * (best - runner_up))
-
-            for p in range(slots):
-                for j in range(J):
-                    source = j - 1 if BASE < j < K + 2 else j  # M_k, in column k + 2, is of Q^k, in column k + 1
-                    U[s, p, j] = (1.0 - rho) * W[j] + rho * X[p, source]
-                    if signed and j < K + 2:
-                        B[s, p, j] = (1.0 - rho) * WB[j] + rho * XB[p, source]
-                for i in range(num_kept):
-                    D[s, p, i] = min(WD[i], XD[p, i]) if rho > 0.0 else WD[i]
-                if not step.random_base:
-                    U[s, p, BASE] = 0.0
-                    if signed:
-                        B[s, p, BASE] = 0.0
-
+            reduce_policies(X, XB, step, W, WB, is_optimal)
+            code = witness_code(s, S, step.remaining)
+            reduce_sequence(X, XB, XD, step, code, is_optimal, is_greedy, W, WB, WD, gaps[chunk])
+            write_slots(s, X, XB, XD, step, W, WB, WD, U, B, D)
     least = np.full(num_kept, np.inf)
     for chunk in range(num_chunks):
-        for i in range(num_kept):
-            least[i] = min(least[i], gaps[chunk, i])
+        least = np.minimum(least, gaps[chunk])
     return least
 
 

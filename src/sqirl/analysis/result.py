@@ -94,10 +94,10 @@ class Analysis:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Analysis:
         """The inverse of `to_dict`, also after a trip through JSON."""
-        fields = {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
+        fields = _with_tuples(record)
         fields["wrong_decisions"] = tuple(d and Decision(**d) for d in record["wrong_decisions"])
         if record["witness"]:
-            fields["witness"] = Witness(**{k: tuple(v) if isinstance(v, list) else v for k, v in record["witness"].items()})
+            fields["witness"] = Witness(**_with_tuples(record["witness"]))
         return cls(**fields)
 
     def to_json(self) -> str:
@@ -164,3 +164,7 @@ def _shown(value: float | None, form: str) -> str:
 
 def _listed(actions: tuple[int, ...]) -> str:
     return ", ".join(map(str, actions))
+
+
+def _with_tuples(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}

@@ -15,7 +15,6 @@ from sqirl.mdp.convert import to_stochastic
 from sqirl.mdp.reach import ReachableSets, reachable_sets
 from sqirl.mdp.tabular import TabularMDP
 
-
 #: The share of free memory that the search for min k may take.
 MEMORY_SHARE = 0.7
 
@@ -39,7 +38,9 @@ class Sweep:
     gaps: np.ndarray  # (n,) Δ_k over all reachable times and states; inf where every action is greedy
     decisive_gaps: np.ndarray  # (n,) the same where a greedy policy goes, against actions that are not optimal
     wrong_decisions: tuple[Decision | None, ...]  # None where every policy greedy on Q^k is optimal
-    tail_gap: float  # the least gap of Q^K where at most K steps remain: no later Q^k differs there, so Δ_k ≤ this for k ≥ K
+    tail_gap: (
+        float  # the least gap of Q^K where at most K steps remain: no later Q^k differs there, so Δ_k ≤ this for k ≥ K
+    )
 
     @property
     def solvable(self) -> np.ndarray:
@@ -98,7 +99,11 @@ def q_values(
 
 
 def value(
-    mdp: TabularMDP, horizon: int, rule: int = kernels.MAXIMUM, *, discount: float = 1.0,
+    mdp: TabularMDP,
+    horizon: int,
+    rule: int = kernels.MAXIMUM,
+    *,
+    discount: float = 1.0,
     sets: ReachableSets | None = None,
 ) -> float:
     """The return of the best, the random or the worst policy alone (`rule` MAXIMUM, MEAN or MINIMUM)."""
@@ -125,8 +130,17 @@ def return_range(mdp: TabularMDP, horizon: int, *, discount: float, sets: Reacha
     for t in reversed(range(horizon)):
         low, low_next, high, high_next = low_next, low, high_next, high
         kernels.extremes_step(
-            sets.states(t), mdp.num_actions, outcomes.indptr, outcomes.next_states, outcomes.rewards, discount,
-            t == horizon - 1, low_next, high_next, low, high,
+            sets.states(t),
+            mdp.num_actions,
+            outcomes.indptr,
+            outcomes.next_states,
+            outcomes.rewards,
+            discount,
+            t == horizon - 1,
+            low_next,
+            high_next,
+            low,
+            high,
         )
     return float(low[mdp.start_states].min()), float(high[mdp.start_states].max())
 
@@ -147,7 +161,14 @@ class _Layers:
     """The two layers of U, B and D that a pass keeps, and the step from one to the other."""
 
     def __init__(
-        self, mdp: TabularMDP, max_k: int, first_k: int, discount: float, *, random_base: bool = True, with_returns: bool
+        self,
+        mdp: TabularMDP,
+        max_k: int,
+        first_k: int,
+        discount: float,
+        *,
+        random_base: bool = True,
+        with_returns: bool,
     ) -> None:
         self.dynamics = dynamics_of(mdp, discount)
         self.stickiness, self.random_base, self.with_returns = mdp.stickiness, random_base, with_returns

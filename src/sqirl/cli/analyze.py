@@ -14,14 +14,22 @@ if TYPE_CHECKING:
 
 def command(
     env: Annotated[str, typer.Argument(help="An environment id, an .npz file, or module:Class.", metavar="ENV|FILE")],
-    sticky: Annotated[float | None, typer.Option(help="Probability of sticky actions (default: what the id says).")] = None,
+    sticky: Annotated[
+        float | None, typer.Option(help="Probability of sticky actions (default: what the id says).")
+    ] = None,
     horizon: Annotated[int | None, typer.Option(help="Steps of an episode (default: the env's own).")] = None,
     max_k: Annotated[int, typer.Option(help="Look at Q^1..Q^K at least.")] = 5,
-    search_k: Annotated[int | None, typer.Option(help="Give up the search for min k beyond this k (default: never).")] = None,
+    search_k: Annotated[
+        int | None, typer.Option(help="Give up the search for min k beyond this k (default: never).")
+    ] = None,
     discount: Annotated[float, typer.Option(help="Discount factor.")] = 1.0,
-    max_states: Annotated[int, typer.Option(help="If the env must be built: stop beyond this many states.")] = 1_000_000,
+    max_states: Annotated[
+        int, typer.Option(help="If the env must be built: stop beyond this many states.")
+    ] = 1_000_000,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw greedy return against k into this file (.png, .svg, .pdf).")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw greedy return against k into this file (.png, .svg, .pdf).")
+    ] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw the state where greedy on Q^k goes wrong (.png).")] = None,
 ) -> None:
     """Why and when RL works on an MDP: k-QVI-solvability, gaps, effective horizon, bounds, and a witness of failure."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
-class Merge(str, Enum):
+class Merge(StrEnum):
     none = "none"
     screen = "screen"
     reward = "reward"
@@ -18,11 +18,15 @@ class Merge(str, Enum):
 
 def command(
     env: Annotated[list[str], typer.Argument(help="Environment ids, or module:Class of your own envs.")],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="A file, or a folder for several (default: your MDP store).")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="A file, or a folder for several (default: your MDP store).")
+    ] = None,
     horizon: Annotated[int | None, typer.Option(help="Steps of an episode (default: the env's own).")] = None,
     max_states: Annotated[int, typer.Option(help="Stop beyond this many states.")] = 1_000_000,
     time_limit: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
-    merge: Annotated[Merge, typer.Option(help="Merge states that look and act alike (screen) or act alike (reward).")] = Merge.none,
+    merge: Annotated[
+        Merge, typer.Option(help="Merge states that look and act alike (screen) or act alike (reward).")
+    ] = Merge.none,
     screens: Annotated[bool, typer.Option(help="Keep the picture of every state.")] = True,
 ) -> None:
     """Enumerate games, breadth first, into exact MDPs. A build stopped by a limit is saved as partial (exit code 1)."""
@@ -35,8 +39,9 @@ def command(
     partial = False
     for name in env:
         with build_display(name) as progress:
-            mdp = build_mdp(name, horizon=horizon, max_states=max_states, time_limit=time_limit, screens=screens,
-                            progress=progress)
+            mdp = build_mdp(
+                name, horizon=horizon, max_states=max_states, time_limit=time_limit, screens=screens, progress=progress
+            )
         if merge is not Merge.none:
             mdp = mdp.merge(by=merge.value)
         path = _destination(out, name)

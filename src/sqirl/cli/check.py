@@ -10,7 +10,9 @@ import typer
 
 
 def command(
-    env: Annotated[str, typer.Argument(help="An environment id, or module:Class of your own env.", metavar="ENV|module:Class")],
+    env: Annotated[
+        str, typer.Argument(help="An environment id, or module:Class of your own env.", metavar="ENV|module:Class")
+    ],
     steps: Annotated[int, typer.Option(help="Steps of random walks to check.", min=1)] = 2000,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:

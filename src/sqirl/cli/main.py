@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
@@ -13,10 +13,15 @@ from sqirl.errors import SqirlError
 #: Interrupting a command counts as a call that was not meant, like any other wrong call.
 INTERRUPTED = 2
 
+# What typer makes of Ctrl-C before we see it
+_TYPER_INTERRUPTED = 130
+
+# The base of typer's errors of usage: typer carries its own click, or not, depending on its version
+_USAGE_ERROR: Any = typer.BadParameter.__bases__[0].__bases__[0]
+
 app = typer.Typer(
     name="sqirl",
     help="Why does deep RL work here and fail there? Exact MDPs of games and what they say.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -27,21 +32,29 @@ app.command("analyze")(analyze.command)
 app.command("check")(check.command)
 
 
-def run(arguments: list[str] | None = None) -> Any:
+def run(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake is one line on stderr and an exit code, never a traceback."""
     try:
-        return app(args=arguments)
+        arguments = sys.argv[1:] if arguments is None else arguments
+        code = app(args=arguments or ["--help"], standalone_mode=False) or 0
+        if code == _TYPER_INTERRUPTED:
+            raise KeyboardInterrupt
+        sys.exit(code)
     except SqirlError as error:
-        print(f"sqirl: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        _stop(str(error), error.exit_code)
+    except _USAGE_ERROR as error:
+        _stop(f"{error.format_message().rstrip('.')}; `sqirl --help` tells more", error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        print("sqirl: interrupted; nothing was written", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        _stop("interrupted; nothing was written", INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone, as `| head` does
     except OSError as error:
-        print(f"sqirl: {error.strerror or error}: {error.filename or ''}".rstrip(": "), file=sys.stderr)
-        sys.exit(1)
+        _stop(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)
+
+
+def _stop(message: str, code: int) -> NoReturn:
+    print(f"sqirl: {message}", file=sys.stderr)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,12 @@ def build_display(name: str) -> Iterator[Callable[[BuildProgress], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(file=sys.stderr)
-    columns = [TextColumn("[bold]{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[text]}"),
-               TimeElapsedColumn()]
+    columns = [
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(),
+    ]
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
         task = display.add_task(name, total=1.0, text="starting")
 

@@ -173,7 +173,9 @@ def fingerprint(value: Any) -> bytes:
 
 def _feed(update: Callable[[bytes], None], value: Any, on_path: tuple[int, ...]) -> None:
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        update(f"{type(value).__name__}:".encode() + (value if isinstance(value, bytes) else repr(value).encode()) + b";")
+        update(
+            f"{type(value).__name__}:".encode() + (value if isinstance(value, bytes) else repr(value).encode()) + b";"
+        )
         return
     if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
         update(f"array:{value.dtype}:{value.shape}:".encode() + np.ascontiguousarray(value).tobytes())
@@ -192,12 +194,15 @@ def _parts(value: Any) -> list[Any]:
         return [part for key in sorted(value, key=repr) for part in (key, value[key])]
     if isinstance(value, set | frozenset):
         return sorted(value, key=repr)
-    if isinstance(value, list | tuple) or (isinstance(value, np.ndarray)):
+    if isinstance(value, list | tuple | np.ndarray):
         return list(value)
     # Spaces and specs never change (and a space carries a generator of its own); a generator's seed is none of the state
     slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
     attributes = {**getattr(value, "__dict__", {}), **{name: getattr(value, name, None) for name in slots}}
     skipped = (gym.spaces.Space, gym.envs.registration.EnvSpec)
-    return [part for name in sorted(attributes)
-            if name != "_np_random_seed" and not isinstance(attributes[name], skipped)
-            for part in (name, attributes[name])]
+    return [
+        part
+        for name in sorted(attributes)
+        if name != "_np_random_seed" and not isinstance(attributes[name], skipped)
+        for part in (name, attributes[name])
+    ]

@@ -58,7 +58,11 @@ def check_env(env: EnvLike, *, steps: int = 2000, horizon: int | None = None, se
 
 
 def _how(game: Game) -> str:
-    names = {"OwnSnapshots": "its own get_state/set_state", "ToyText": "its state index", "WholeEnvCopies": "copies of the whole env"}
+    names = {
+        "OwnSnapshots": "its own get_state/set_state",
+        "ToyText": "its state index",
+        "WholeEnvCopies": "copies of the whole env",
+    }
     return names.get(type(game).__name__, "the game's snapshots")
 
 
@@ -100,8 +104,10 @@ class _Walker:
             return f"{where}, action {action} gave {first}, but {elsewhere} in another copy of the env restored to the same state"
         lucky = _outcome(self.game, state, action, reseed=int(self.rng.integers(2**31)))
         if lucky != first:
-            return (f"{where}, action {action} gave {first}, but {lucky} with another random seed: the env is stochastic, "
-                    "and an enumeration would take one draw for a law")
+            return (
+                f"{where}, action {action} gave {first}, but {lucky} with another random seed: the env is stochastic, "
+                "and an enumeration would take one draw for a law"
+            )
         if key not in self.seen:
             self.seen[key] = (state, list(path))
             return None
@@ -109,8 +115,10 @@ class _Walker:
         twin, twin_path = self.seen[key]
         same_key = _outcome(self.game, twin, action)
         if same_key != first:
-            return (f"actions {path} and {twin_path} lead to states with the same key, but action {action} then gives {first} "
-                    f"and {same_key}: the key leaves out something that matters")
+            return (
+                f"actions {path} and {twin_path} lead to states with the same key, but action {action} then gives {first} "
+                f"and {same_key}: the key leaves out something that matters"
+            )
         return None
 
 

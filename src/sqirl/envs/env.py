@@ -21,14 +21,12 @@ class GameEnv(gym.Env[np.ndarray, int]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's convention)
 
-    def __init__(
-        self, game: Game, *, horizon: int, stickiness: float = 0.0, render_mode: str | None = None
-    ) -> None:
+    def __init__(self, game: Game, *, horizon: int, stickiness: float = 0.0, render_mode: str | None = None) -> None:
         self.game = game
         self.horizon = horizon
         self.stickiness = stickiness
         self.render_mode = render_mode
-        self.action_space = gym.spaces.Discrete(game.num_actions)
+        self.action_space: Any = gym.spaces.Discrete(game.num_actions)
         self.t = 0
         self._executed: int | None = None
         game.reset()
@@ -56,7 +54,7 @@ class GameEnv(gym.Env[np.ndarray, int]):
         terminated = over or self.t >= self.horizon
         return self.observe(), reward, terminated, False, {"executed_action": executed}
 
-    def render(self) -> np.ndarray | None:  # type: ignore[override]
+    def render(self) -> np.ndarray | None:
         return self.game.render() if self.render_mode == "rgb_array" else None
 
     def get_state(self) -> Any:

@@ -1,8 +1,8 @@
 """Environment ids: the interface between the game, its file and its results.
 
-    BRIDGE/$ROM_$HORIZON_fs$FRAMESKIP[-Sticky]-v0                    Atari
-    BRIDGE/$GAME_$MODE_l$LEVEL_$HORIZON_fs$FRAMESKIP[-Sticky]-v0     Procgen, mode easy | hard | exploration
-    BRIDGE/MiniGrid-$NAME[-Sticky]-v0                                MiniGrid
+BRIDGE/$ROM_$HORIZON_fs$FRAMESKIP[-Sticky]-v0                    Atari
+BRIDGE/$GAME_$MODE_l$LEVEL_$HORIZON_fs$FRAMESKIP[-Sticky]-v0     Procgen, mode easy | hard | exploration
+BRIDGE/MiniGrid-$NAME[-Sticky]-v0                                MiniGrid
 """
 
 from __future__ import annotations

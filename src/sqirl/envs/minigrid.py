@@ -160,4 +160,6 @@ def _make_minigrid(name: str) -> Any:
     try:
         return gym.make(f"MiniGrid-{name}-v0", disable_env_checker=True).unwrapped
     except gym.error.Error as error:
-        raise UnknownEnv(f"MiniGrid has no env named '{name}'; `sqirl envs --suite minigrid` lists the paper's") from error
+        raise UnknownEnv(
+            f"MiniGrid has no env named '{name}'; `sqirl envs --suite minigrid` lists the paper's"
+        ) from error

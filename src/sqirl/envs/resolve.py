@@ -128,4 +128,3 @@ def _import(module_name: str, name: str) -> Any:
         return importlib.import_module(module_name.removesuffix(".py").replace("/", "."))
     except ImportError as error:
         raise UnknownEnv(f"cannot import '{module_name}' (asked for as '{name}'): {error}") from error
-

@@ -149,8 +149,11 @@ def _enumerate(
             if progress and now - reported > PROGRESS_INTERVAL:
                 reported = now
                 rows = len(table.transitions)
-                progress(BuildProgress(depth, horizon, done + 1, len(frontier), len(table.keys),
-                                       rows * game.num_actions, now - began))
+                progress(
+                    BuildProgress(
+                        depth, horizon, done + 1, len(frontier), len(table.keys), rows * game.num_actions, now - began
+                    )
+                )
         table.level_starts.append(known)
         frontier = discovered
         if not frontier:
@@ -179,8 +182,12 @@ def _read_dynamics(subject: Subject, horizon: int) -> TabularMDP:
     assert subject.dynamics is not None
     base: Any = subject.dynamics.unwrapped
     return TabularMDP.from_dynamics(
-        base.P, start=getattr(base, "initial_state_distrib", None), horizon=horizon, name=subject.name,
-        provenance=_versions(), make_game=subject.make_game,
+        base.P,
+        start=getattr(base, "initial_state_distrib", None),
+        horizon=horizon,
+        name=subject.name,
+        provenance=_versions(),
+        make_game=subject.make_game,
     )
 
 

@@ -12,12 +12,15 @@ from sqirl.errors import InvalidMDP
 from sqirl.mdp.tabular import END, Outcomes, TabularMDP
 
 
-def outcomes_from_dynamics(P: Mapping[int, Any]) -> tuple[Outcomes, int]:  # noqa: N803
+def outcomes_from_dynamics(P: Mapping[int, Any]) -> tuple[Outcomes, int]:
     """The CSR form of `P[s][a] = [(probability, next state, reward, done), …]`, and the number of actions."""
     try:
         num_actions = len(P[0])
-        rows = [[(float(p), END if done else int(s), float(r)) for p, s, r, done in P[s][a] if p > 0]
-                for s in range(len(P)) for a in range(num_actions)]
+        rows = [
+            [(float(p), END if done else int(s), float(r)) for p, s, r, done in P[s][a] if p > 0]
+            for s in range(len(P))
+            for a in range(num_actions)
+        ]
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidMDP(
             f"P must map every state 0..S-1 and action 0..A-1 to (probability, next state, reward, done): {error!r}"
@@ -36,7 +39,9 @@ def outcomes_from_matrices(matrices: Any, rewards: Any) -> tuple[Outcomes, int]:
     rewards = np.asarray(rewards, float)
     num_states, num_actions = rewards.shape
     if len(stacked) != num_actions or any(m.shape != (num_states, num_states) for m in stacked):
-        raise InvalidMDP(f"rewards {rewards.shape} ask for {num_actions} matrices of shape ({num_states}, {num_states})")
+        raise InvalidMDP(
+            f"rewards {rewards.shape} ask for {num_actions} matrices of shape ({num_states}, {num_states})"
+        )
     # A last column for the end of the episode; then rows in the order s·A + a
     ends = [np.clip(1 - np.asarray(m.sum(axis=1)).ravel(), 0, None) for m in stacked]
     ends = [np.where(end > 1e-12, end, 0) for end in ends]  # what a sum of probabilities lost in rounding is no end

@@ -23,8 +23,12 @@ from sqirl.mdp.tabular import Outcomes, TabularMDP
 
 FORMAT = 1
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip entry can have
-_OUTCOMES = {"indptr": "indptr", "next_states": "next_states", "probabilities": "probabilities",
-             "outcome_rewards": "rewards"}
+_OUTCOMES = {
+    "indptr": "indptr",
+    "next_states": "next_states",
+    "probabilities": "probabilities",
+    "outcome_rewards": "rewards",
+}
 
 
 def save(mdp: TabularMDP, path: str | Path) -> None:
@@ -39,8 +43,14 @@ def save(mdp: TabularMDP, path: str | Path) -> None:
         arrays |= {"start_states": mdp.start_states, "start_probabilities": mdp.start_probabilities}
     if mdp.screens is not None and mdp.screen_mapping is not None:
         arrays |= {"screens": mdp.screens, "screen_mapping": mdp.screen_mapping.astype(np.int32)}
-    facts = {"format": FORMAT, "name": mdp.name, "horizon": mdp.horizon, "depth": mdp.depth,
-             "stickiness": mdp.stickiness, "provenance": dict(mdp.provenance)}
+    facts = {
+        "format": FORMAT,
+        "name": mdp.name,
+        "horizon": mdp.horizon,
+        "depth": mdp.depth,
+        "stickiness": mdp.stickiness,
+        "provenance": dict(mdp.provenance),
+    }
     arrays["sqirl"] = np.array(json.dumps(facts, sort_keys=True))
     write_atomically(path, _zipped(arrays))
 
@@ -91,7 +101,9 @@ def load(path: str | Path) -> TabularMDP:
         {"transitions"} - arrays.keys() if "indptr" not in arrays else set(_OUTCOMES) - arrays.keys()
     )
     if missing:
-        raise InvalidMDP(f"'{path}' lacks {', '.join(sorted(missing))}; it holds {', '.join(sorted(arrays)) or 'nothing'}")
+        raise InvalidMDP(
+            f"'{path}' lacks {', '.join(sorted(missing))}; it holds {', '.join(sorted(arrays)) or 'nothing'}"
+        )
     return _from_arrays(arrays, path)
 
 
@@ -100,7 +112,8 @@ def _from_arrays(arrays: dict[str, np.ndarray], path: Path) -> TabularMDP:
     try:
         if "sqirl" in arrays:
             facts |= json.loads(str(arrays["sqirl"]))
-        fields = {key: facts[key] for key in ("name", "horizon", "depth", "stickiness", "provenance") if key in facts}
+        known = ("name", "horizon", "depth", "stickiness", "provenance")
+        fields: dict[str, Any] = {key: facts[key] for key in known if key in facts}
         for key in ("start_states", "start_probabilities", "screens", "screen_mapping"):
             if key in arrays:
                 fields[key] = arrays[key]

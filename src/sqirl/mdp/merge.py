@@ -10,6 +10,7 @@ costs a second run and never a wrong class.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ def merge(mdp: TabularMDP, *, by: str = "screen") -> TabularMDP:
     transitions = mdp.transitions
     assert transitions is not None  # indistinguishable() refuses the rest
     quotient = np.append(label, np.int32(END))[transitions[first]]  # index -1 picks the appended END
-    screens: dict[str, np.ndarray | None] = {"screens": None, "screen_mapping": None}
+    screens: dict[str, Any] = {"screens": None, "screen_mapping": None}
     if by == "screen" and mdp.screens is not None and mdp.screen_mapping is not None:
         used, mapping = _renumbered(mdp.screen_mapping[first])
         screens = {"screens": mdp.screens[used], "screen_mapping": mapping}
@@ -45,7 +46,9 @@ def indistinguishable(mdp: TabularMDP, *, by: str = "screen") -> np.ndarray:
     if mdp.transitions is None:
         raise InvalidMDP("only deterministic MDPs can be merged; this one has random outcomes")
     if by == "screen" and mdp.screen_mapping is None:
-        raise InvalidMDP(f"{mdp.name or 'the MDP'} has no screens to merge by; merge by 'reward', or build it with screens")
+        raise InvalidMDP(
+            f"{mdp.name or 'the MDP'} has no screens to merge by; merge by 'reward', or build it with screens"
+        )
     initial = _classes_of_rows(mdp.rewards)
     if by == "screen":
         assert mdp.screen_mapping is not None

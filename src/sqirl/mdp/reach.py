@@ -201,7 +201,10 @@ def cut(mdp: TabularMDP, horizon: int) -> TabularMDP:
     new_index = np.full(mdp.num_states + 1, END, np.int32)  # the last entry keeps END at END
     new_index[kept] = np.arange(len(kept))
     fields: dict[str, object] = {
-        "rewards": mdp.rewards[kept], "start_states": new_index[mdp.start_states], "horizon": horizon, "depth": horizon
+        "rewards": mdp.rewards[kept],
+        "start_states": new_index[mdp.start_states],
+        "horizon": horizon,
+        "depth": horizon,
     }
     if mdp.transitions is not None:
         fields["transitions"] = new_index[mdp.transitions[kept]]

@@ -79,7 +79,7 @@ class TabularMDP:
         return cls(rewards=_float_table(rewards), transitions=_index_table(transitions), **fields)
 
     @classmethod
-    def from_dynamics(cls, P: Mapping[int, Any], *, start: Any = None, **fields: Any) -> TabularMDP:  # noqa: N803
+    def from_dynamics(cls, P: Mapping[int, Any], *, start: Any = None, **fields: Any) -> TabularMDP:
         """From toy_text's `P[s][a] = [(probability, next state, reward, done), …]`; `start` is a distribution over states."""
         from sqirl.mdp.convert import outcomes_from_dynamics
 
@@ -175,7 +175,9 @@ class TabularMDP:
 def _index_table(table: Any) -> np.ndarray:
     array = np.asarray(table)
     if array.dtype.kind not in "iu":
-        raise InvalidMDP(f"transitions must be integers, not {array.dtype}; each entry is the next state, or -1 at an end")
+        raise InvalidMDP(
+            f"transitions must be integers, not {array.dtype}; each entry is the next state, or -1 at an end"
+        )
     if array.size and (array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min):
         raise InvalidMDP(f"transitions reach {array.max()}, beyond the {np.iinfo(np.int32).max} states an MDP can have")
     return np.ascontiguousarray(array, dtype=np.int32)

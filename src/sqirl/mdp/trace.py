@@ -19,7 +19,9 @@ def live_game(mdp: TabularMDP) -> Game:
     try:
         return resolve(mdp.name).make_game()
     except SqirlError as error:
-        raise WorkFailed(f"the game behind '{mdp.name}' is not at hand, so its states cannot be played: {error}") from error
+        raise WorkFailed(
+            f"the game behind '{mdp.name}' is not at hand, so its states cannot be played: {error}"
+        ) from error
 
 
 def env_at(mdp: TabularMDP, state: int) -> Game:

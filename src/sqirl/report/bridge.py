@@ -95,11 +95,16 @@ def as_text(rows: Sequence[BridgeRow]) -> str:
     table = [_HEADINGS, *map(_cells, rows)]
     widths = [max(len(line[i]) for line in table) for i in range(len(_HEADINGS))]
     lines = [
-        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(line, widths, strict=True)))
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
         for line in table
     ]
     known = sum(row.optimal is not None for row in rows)
-    return "\n".join([*lines, "", f"{len(rows)} environments, {known} analysed exactly; PPO..GORP: the paper's steps to solve"])
+    return "\n".join(
+        [*lines, "", f"{len(rows)} environments, {known} analysed exactly; PPO..GORP: the paper's steps to solve"]
+    )
 
 
 def markdown_page(rows: Sequence[BridgeRow]) -> str:

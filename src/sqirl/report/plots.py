@@ -30,14 +30,21 @@ def plot_greedy_returns(analysis: Analysis) -> Figure:
     returns = np.array(analysis.greedy_returns)
     axes.scatter(k[solvable], returns[solvable], color=_BLUE, zorder=3, label="optimal policy")
     if not solvable.all():
-        axes.scatter(k[~solvable], returns[~solvable], facecolor="white", edgecolor=_ORANGE, zorder=3,
-                     label="some greedy policy is not optimal")
+        axes.scatter(
+            k[~solvable],
+            returns[~solvable],
+            facecolor="white",
+            edgecolor=_ORANGE,
+            zorder=3,
+            label="some greedy policy is not optimal",
+        )
     if len(k) <= 12:
         axes.set_xticks(k)
     axes.set_xlabel("k")
     axes.set_ylabel("return of greedy on $Q^k$ (worst over ties)")
-    axes.set_title(f"{analysis.env_id}\nmin k {analysis.min_k}, effective horizon {analysis.effective_horizon:.1f}",
-                   fontsize=10)
+    axes.set_title(
+        f"{analysis.env_id}\nmin k {analysis.min_k}, effective horizon {analysis.effective_horizon:.1f}", fontsize=10
+    )
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
     return figure

@@ -1,0 +1,40 @@
+# sqirl: `make demo` to see it, `make test` to trust it.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: demo test test-slow check bench docs data clean
+
+demo: $(VENV)/installed
+	@$(BIN)/python scripts/demo.py
+
+test: $(VENV)/installed
+	@$(BIN)/python -m pytest -n 2
+
+test-slow: $(VENV)/installed
+	@$(BIN)/python -m pytest -n 2 -m slow
+
+check: $(VENV)/installed
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/python -m pytest -n 2
+
+bench: $(VENV)/installed
+	@$(PIP) install -c constraints.txt -e '.[bench]'
+	@$(BIN)/python benchmarks/bench_analysis.py
+
+docs: $(VENV)/installed
+	@SQIRL_HOME=$(VENV)/no-builds $(BIN)/sqirl envs --markdown > docs/bridge.md
+
+data: $(VENV)/installed
+	@$(BIN)/python -W ignore scripts/make_data.py
+
+# The marker is written last, so an interrupted install is done again
+$(VENV)/installed: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV); }
+	@echo "installing sqirl into $(VENV)"
+	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

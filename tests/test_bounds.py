@@ -1,0 +1,80 @@
+"""The bounds against the paper's formulas, written out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sqirl.analysis import bounds
+from sqirl.analysis.analyze import analyze
+from sqirl.mdp.tabular import TabularMDP
+
+
+def test_gorp() -> None:
+    # k T² A^(k + log_A(1/Δ²)) log(T A / δ) with k=2, T=10, A=3, Δ=0.1
+    expected = 2 * 100 * 3 ** (2 + math.log(100, 3)) * math.log(30 / 0.05)
+    assert bounds.gorp_bound(k=2, horizon=10, num_actions=3, gap=0.1) == pytest.approx(expected)
+    assert bounds.gorp_bound(k=2, horizon=10, num_actions=3, gap=0.1, constant=7) == pytest.approx(7 * expected)
+
+
+def test_sqirl_theorem() -> None:
+    k, T, A, gap, eps, alpha, D = 2, 10, 3, 0.1, 0.2, 1.5, 40.0
+    m = k * T * alpha ** (2 * (k - 1)) * A**k * D / (gap**2 * eps) * math.log(k * T * alpha * A * D / (gap * eps))
+    assert bounds.sqirl_episodes(
+        k=k, horizon=T, num_actions=A, gap=gap, complexity=D, blowup=alpha, epsilon=eps
+    ) == pytest.approx(m)
+    hypotheses = bounds.VCType(5, 8.0)
+    delta = 0.05 / (k * T)
+    F = 5 * math.log(40) + math.log(1 / delta)
+    G = 5 * math.log(A * 40) + math.log(1 / delta)
+    assert bounds.least_squares_complexity(hypotheses, num_actions=A, delta=delta) == pytest.approx(F + G)
+    m1 = bounds.sqirl_episodes(k=k, horizon=T, num_actions=A, gap=gap, complexity=F + G, epsilon=eps)
+    assert bounds.sqirl_bound(
+        k=k, horizon=T, num_actions=A, gap=gap, hypotheses=hypotheses, epsilon=eps
+    ) == pytest.approx(T * T * m1)
+
+
+def test_a_class_that_is_not_closed_pays_for_its_slack() -> None:
+    alpha = math.sqrt(5)
+    hypotheses = bounds.VCType(5, 8.0)
+    slack = alpha - 2
+    expected = 5 * math.log(40) + math.log(100) + (5 * math.log(3 * 40 / slack) + math.log(100)) / slack**4
+    got = bounds.least_squares_complexity(hypotheses, num_actions=3, delta=0.01, blowup=alpha, closed_under_qvi=False)
+    assert got == pytest.approx(expected)
+    with pytest.raises(ValueError, match="must exceed 2"):
+        bounds.least_squares_complexity(hypotheses, num_actions=3, delta=0.01, blowup=2.0, closed_under_qvi=False)
+
+
+def test_table_of_bounds() -> None:
+    k, T, A, S, gap, eps = 2, 10, 3, 7, 0.1, 0.2
+    H = k + math.log(1 / gap**2, A)
+    tabular, linear, pseudo = bounds.table_of_bounds(
+        k=k, horizon=T, num_actions=A, num_states=S, gap=gap, epsilon=eps, feature_dimension=4, pseudo_dimension=6
+    )
+    assert (tabular.strategic, tabular.sqirl) == pytest.approx((T * S * A / eps**2, k * T**3 * S * A ** (H + 1) / eps))
+    assert (linear.strategic, linear.sqirl) == pytest.approx((T**2 * 16 / eps**2, k * T**3 * 4 * A**H / eps))
+    assert pseudo.strategic is None and pseudo.sqirl == pytest.approx(k * 5**k * T**3 * 6 * A**H / eps)
+
+
+def test_covering_numbers_of_appendix_a() -> None:
+    assert bounds.finite_pseudo_dimension(3).log_covering_number(0.1) == pytest.approx(6 * math.log(4 * math.e / 0.1))
+    assert bounds.lipschitz_parameters(3, radius=2, lipschitz=5).log_covering_number(0.1) == pytest.approx(
+        3 * math.log(400)
+    )
+    assert math.exp(bounds.log_cover_of_lipschitz(2, 0.5, radius=1, lipschitz=1)) == pytest.approx(81)
+    assert math.exp(bounds.log_cover_of_pseudo_dimension(2, 0.5)) == pytest.approx(2 * (16 * math.e) ** 2 * 4)
+    assert bounds.network_pseudo_dimension(1000, 3) == pytest.approx(3000 * math.log(1000))
+    # The absorbed forms are upper bounds of the exact ones (pseudo-dimension: up to the constant C)
+    assert (
+        bounds.log_cover_of_lipschitz(3, 0.01, radius=2, lipschitz=5)
+        <= bounds.lipschitz_parameters(3, radius=2, lipschitz=5).log_covering_number(0.01) + 3e-3
+    )
+
+
+def test_an_analysis_carries_the_bounds_of_the_k_that_attains_its_effective_horizon() -> None:
+    a = analyze(TabularMDP.deterministic([[0, 1], [1, -1]], [[0.0, 0.0], [0.0, 1.0]], horizon=4))
+    k = a.effective_horizon_k
+    assert a.bounds["k"] == k
+    assert a.bounds["gorp"] == pytest.approx(k * 16 * 2**a.effective_horizon * math.log(8 / 0.05))
+    assert a.bounds["sqirl_tabular"] == pytest.approx(k * 64 * a.num_states * 2 ** (a.effective_horizon + 1) / 0.05)

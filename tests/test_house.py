@@ -1,0 +1,85 @@
+"""The architecture as a test: imports point one way, budgets are kept, nothing heavy loads at import."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "sqirl"
+#: The rooms from the ground up; a room imports from itself and from those before it. `analysis` and `algorithms` are neighbours.
+FLOORS = {
+    "errors": 0,
+    "data": 0,
+    "envs": 1,
+    "mdp": 2,
+    "analysis": 3,
+    "algorithms": 3,
+    "results": 4,
+    "experiments": 5,
+    "report": 6,
+    "cli": 7,
+}
+NO_TORCH = ("envs", "mdp", "analysis")
+LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+
+
+def modules() -> list[tuple[Path, ast.Module]]:
+    return [(path, ast.parse(path.read_text())) for path in sorted(SOURCE.rglob("*.py"))]
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(tree: ast.Module) -> set[str]:
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def test_imports_point_one_way() -> None:
+    upward = []
+    for path, tree in modules():
+        room = room_of(path)
+        if room == "__init__":
+            continue
+        for name in imported(tree):
+            parts = name.split(".")
+            if parts[0] == "sqirl" and len(parts) > 1 and parts[1] in FLOORS:
+                other = parts[1]
+                if FLOORS[other] > FLOORS[room] or (FLOORS[other] == FLOORS[room] and other != room):
+                    upward.append(f"{path.relative_to(SOURCE)} imports {name}")
+    assert not upward
+
+
+def test_every_room_is_known() -> None:
+    assert {room_of(path) for path, _ in modules()} <= FLOORS.keys() | {"__init__"}
+
+
+def test_no_torch_below_the_algorithms() -> None:
+    assert not [
+        path
+        for path, tree in modules()
+        if room_of(path) in NO_TORCH and any(n.split(".")[0] == "torch" for n in imported(tree))
+    ]
+
+
+def test_budgets() -> None:
+    long_files = [str(path) for path, _ in modules() if len(path.read_text().splitlines()) > LONGEST_FILE]
+    assert not long_files
+    too_long = []
+    for path, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and body_length(node) > LONGEST_FUNCTION:
+                too_long.append(f"{path.name}:{node.name} {body_length(node)}")
+    assert not too_long
+
+
+def body_length(node: ast.FunctionDef) -> int:
+    body = node.body[1:] if ast.get_docstring(node) else node.body
+    return (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
