@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-GAME = "BRIDGE/MiniGrid-DoorKey-8x8-Sticky-v0"
+GAME = "BRIDGE/MiniGrid-FourRooms-Sticky-v0"
 OUT = Path("out")
 
 

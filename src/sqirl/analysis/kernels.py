@@ -240,30 +240,50 @@ def q_rows(dynamics, s, is_last, U_next, num_slots):
     return X
 
 
+@numba.njit(inline="always")
+def backup_one(dynamics, s, a, slot, is_last, V_next):
+    """`backup` of a single quantity V_next[s', slot]."""
+    reward = dynamics.rewards[s, a]
+    if is_last:
+        return reward
+    if dynamics.deterministic:
+        n = dynamics.transitions[s, a]
+        return reward + dynamics.discount * V_next[np.uint64(n), slot] if n >= 0 else reward
+    row = np.int64(s) * dynamics.rewards.shape[1] + a
+    for i in range(dynamics.indptr[row], dynamics.indptr[row + 1]):
+        n = dynamics.next_states[i]
+        if n >= 0:
+            reward += dynamics.discount * dynamics.probabilities[i] * V_next[n, slot]
+    return reward
+
+
 @numba.njit(parallel=True, cache=True)
-def value_step(states, dynamics, rule, stickiness, is_last, U_next, U):
-    """One backward step of a single quantity (J = 1) whose rule is MAXIMUM, MEAN or MINIMUM."""
-    A = dynamics.rewards.shape[1]
-    slots = U.shape[1]
+def value_step(actions, states, dynamics, rule, stickiness, is_last, V_next, V):
+    """One backward step of a single quantity, V (S, slots), whose rule is MAXIMUM, MEAN or MINIMUM.
+
+    `actions` is the tuple of all actions: its length is known to the compiler, which unrolls the loops (a third faster).
+    """
+    A = len(actions)
+    slots = V.shape[1]
     num_chunks = (len(states) + CHUNK - 1) // CHUNK
     for chunk in numba.prange(num_chunks):
-        X = np.empty((A, 1))
+        x = np.empty(A)
         for index in range(chunk * CHUNK, min(len(states), (chunk + 1) * CHUNK)):
-            s = states[index]
+            s = np.uint64(states[index])  # unsigned: no check for indices from the end
+            value = np.inf if rule == MINIMUM else -np.inf if rule == MAXIMUM else 0.0
             for a in range(A):
-                backup(dynamics, s, a, a if slots > 1 else 0, is_last, U_next, X[a])
-            value = X[0, 0]
-            for a in range(1, A):
+                x[a] = backup_one(dynamics, s, a, a if slots > 1 else 0, is_last, V_next)
                 if rule == MAXIMUM:
-                    value = max(value, X[a, 0])
+                    value = x[a] if x[a] > value else value
                 elif rule == MINIMUM:
-                    value = min(value, X[a, 0])
+                    value = x[a] if x[a] < value else value
                 else:
-                    value += X[a, 0]
-            if rule == MEAN:
-                value /= A
-            for p in range(slots):
-                U[s, p, 0] = (1.0 - stickiness) * value + stickiness * X[p, 0]
+                    value += x[a] / A
+            if slots == 1:
+                V[s, 0] = value
+            else:
+                for p in range(A):
+                    V[s, p] = (1.0 - stickiness) * value + stickiness * x[p]
 
 
 @numba.njit(cache=True)

@@ -109,13 +109,14 @@ def value(
     """The return of the best, the random or the worst policy alone (`rule` MAXIMUM, MEAN or MINIMUM)."""
     dynamics = dynamics_of(mdp, discount)
     slots = mdp.num_actions if mdp.stickiness else 1
-    U, U_next = (np.empty((mdp.num_states, slots, 1)) for _ in range(2))
+    V, V_next = _two((mdp.num_states, slots))
+    actions = tuple(range(mdp.num_actions))
     sets = sets or reachable_sets(mdp, horizon)
     for t in reversed(range(horizon)):
-        U, U_next = U_next, U
+        V, V_next = V_next, V
         stickiness = mdp.stickiness if t else 0.0
-        kernels.value_step(sets.states(t), dynamics, rule, stickiness, t == horizon - 1, U_next, U)
-    return float(mdp.start_probabilities @ U[mdp.start_states, 0, 0])
+        kernels.value_step(actions, sets.states(t), dynamics, rule, stickiness, t == horizon - 1, V_next, V)
+    return float(mdp.start_probabilities @ V[mdp.start_states, 0])
 
 
 def return_range(mdp: TabularMDP, horizon: int, *, discount: float, sets: ReachableSets) -> tuple[float, float]:

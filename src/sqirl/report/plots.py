@@ -62,17 +62,18 @@ def plot_witness(analysis: Analysis, picture: np.ndarray) -> Figure:
     left.set_axis_off()
     left.set_title(f"state {witness.state} after {witness.t} steps", fontsize=9)
     for axes, values, chosen, name in (
-        (middle, witness.q, witness.greedy_actions, f"$Q^{{{witness.k}}}$, greedy actions coloured"),
-        (right, witness.optimal_q, witness.optimal_actions, "$Q^*$, optimal actions coloured"),
+        (middle, witness.q, witness.greedy_actions, f"$Q^{{{witness.k}}}$, greedy in blue"),
+        (right, witness.optimal_q, witness.optimal_actions, "$Q^*$, optimal in blue"),
     ):
-        colours = [_BLUE if action in chosen else "#cccccc" for action in range(len(values))]
-        axes.bar(range(len(values)), values, color=colours)
-        spread = max(values) - min(values)
-        if spread > 0:  # the differences are the point, however small beside the values
-            axes.set_ylim(min(values) - 0.1 * spread, max(values) + 0.1 * spread)
+        # Below the best action: the differences are the point, however small beside the values
+        short = np.array(values) - max(values)
+        colours = [_BLUE if action in chosen else "#c4c4c4" for action in range(len(values))]
+        axes.bar(range(len(values)), short, color=colours)
+        axes.scatter(list(chosen), [0] * len(chosen), color=_BLUE, zorder=3, clip_on=False)
         axes.set_xticks(range(len(values)))
         axes.set_xlabel("action")
-        axes.set_title(name, fontsize=9)
+        axes.set_ylabel("below the best")
+        axes.set_title(f"{name} (best {max(values):.4g})", fontsize=9, pad=12)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"{analysis.env_id}: why greedy on $Q^{{{witness.k}}}$ is not optimal", fontsize=10)
     return figure
