@@ -117,7 +117,9 @@ def draw(by_states: list[tuple[int, float]], by_horizon: list[tuple[int, float]]
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 3.6), layout="constrained")
-    for axes, points, name in zip(figure.subplots(1, 2), (by_states, by_horizon), ("states S", "horizon T"), strict=True):
+    for axes, points, name in zip(
+        figure.subplots(1, 2), (by_states, by_horizon), ("states S", "horizon T"), strict=True
+    ):
         x, y = np.array(points, float).T
         axes.loglog(x, y, "o-", color="#2f6fb0", label=f"measured, slope {slope(points):.2f}")
         axes.loglog(x, y[-1] * x / x[-1], ":", color="#7a7a7a", label="slope 1")
@@ -141,7 +143,9 @@ def main() -> None:
     whole = best_of(lambda: sweep(million, HORIZON, max_k=MAX_K, sets=sets), repeats=2)
     copy = bandwidth()
     moved = swept_bytes(million, HORIZON) / optimal
-    print(f"sticky MDP, S = 1,000,000, A = 6, T = 10: optimal values {optimal:.2f} s, whole sweep to K = 5 {whole:.2f} s")
+    print(
+        f"sticky MDP, S = 1,000,000, A = 6, T = 10: optimal values {optimal:.2f} s, whole sweep to K = 5 {whole:.2f} s"
+    )
     print(
         f"memory: copy {copy / 1e9:.1f} GB/s; sweep for the optimal values {moved / 1e9:.1f} GB/s = {100 * moved / copy:.0f} % of it"
     )

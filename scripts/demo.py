@@ -20,14 +20,19 @@ def main() -> None:
     print(f"enumerating {GAME} live ...", file=sys.stderr)
     with build_display(GAME) as progress:
         mdp = build_mdp(GAME, progress=progress)
-    print(f"{mdp.num_states:,} states, {mdp.num_states * mdp.num_actions:,} transitions; analysing ...", file=sys.stderr)
+    print(
+        f"{mdp.num_states:,} states, {mdp.num_states * mdp.num_actions:,} transitions; analysing ...", file=sys.stderr
+    )
     analysis = analyze(mdp)
     print(analysis)
     mdp.save(OUT / "demo.npz")
     save_figure(plot_greedy_returns(analysis), OUT / "demo.png")
     if analysis.witness is not None:
         save_figure(plot_witness(analysis, mdp.render(analysis.witness.state)), OUT / "demo-witness.png")
-    print(f"done in {time.monotonic() - began:.0f} s: {', '.join(str(p) for p in sorted(OUT.glob('demo*')))}", file=sys.stderr)
+    print(
+        f"done in {time.monotonic() - began:.0f} s: {', '.join(str(p) for p in sorted(OUT.glob('demo*')))}",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ from sqirl.mdp.tabular import TabularMDP
 #: A file above this is not shipped (its analysis is); `sqirl build` makes it again.
 LARGEST_FILE = 1 << 20
 
+#: From this many transitions on, the search for min k stops at LARGE_SEARCH_K: further passes would take hours.
+LARGE, LARGE_SEARCH_K = 1_500_000, 5
+
 #: Suites that can be played.
 PLAYABLE = ("minigrid",)
 
@@ -34,7 +37,8 @@ def main(wanted: tuple[str, ...]) -> None:
             continue
         mdp = _shipped_or_built(row.env_id.deterministic())
         for env_id in (row.env_id.deterministic(), row.env_id):
-            analyses[str(env_id)] = analyze(named_after(mdp, env_id)).to_dict()
+            search_k = LARGE_SEARCH_K if mdp.rewards.size > LARGE else None
+            analyses[str(env_id)] = analyze(named_after(mdp, env_id), search_k=search_k).to_dict()
         write_atomically(
             path, (json.dumps(analyses, separators=(",", ":")).replace('},"BRIDGE', '},\n"BRIDGE') + "\n").encode()
         )

@@ -56,7 +56,14 @@ def test_the_shipped_analysis_is_what_a_fresh_one_says(path: Path) -> None:
 
 def assert_close(fresh: Analysis, shipped: Analysis) -> None:
     """Equal verdicts, and values up to the rounding of another processor."""
-    for field in ("num_states", "solvable", "min_k", "approx_min_k", "effective_horizon_k", "effective_planning_window"):
+    for field in (
+        "num_states",
+        "solvable",
+        "min_k",
+        "approx_min_k",
+        "effective_horizon_k",
+        "effective_planning_window",
+    ):
         assert getattr(fresh, field) == getattr(shipped, field), field
     for field in ("optimal_return", "random_return", "worst_return", "greedy_returns", "effective_horizon"):
         assert getattr(fresh, field) == pytest.approx(getattr(shipped, field), rel=1e-12), field

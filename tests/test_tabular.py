@@ -42,7 +42,7 @@ def outcomes(probabilities: list[float], next_states: list[int], rewards: list[f
         (lambda: TabularMDP(rewards=np.zeros((1, 2))), "exactly one"),
         (lambda: TabularMDP.deterministic(*GOOD, start_states=np.array([5])), "start state"),
         (lambda: TabularMDP.deterministic(*GOOD, start_probabilities=np.array([0.5])), "sum to 1"),
-        (lambda: TabularMDP.deterministic(*GOOD, screens=np.zeros((1, 2, 2, 3), np.uint8)), "come together"),
+        (lambda: TabularMDP.deterministic(*GOOD, screens=np.zeros((1, 2, 2, 3), np.uint8)), "without screen_mapping"),
         (
             lambda: TabularMDP.deterministic(*GOOD, screens=np.zeros((1, 2)), screen_mapping=np.array([0, 1])),
             "outside the 1 screens",

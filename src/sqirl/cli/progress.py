@@ -27,12 +27,23 @@ def build_display(name: str) -> Iterator[Callable[[BuildProgress], None]]:
 
         def show(progress: BuildProgress) -> None:
             fraction = (progress.depth + progress.done / max(1, progress.frontier)) / progress.horizon
-            speed = progress.transitions / max(progress.seconds, 1e-9)
             display.update(
                 task,
                 completed=fraction,
                 text=f"step {progress.depth + 1}/{progress.horizon}  {progress.states:,} states  "
-                f"{progress.frontier:,} in this step  {speed:,.0f} transitions/s",
+                f"{progress.frontier:,} in this step  {progress.speed:,.0f} transitions/s  "
+                f"about {duration(progress.seconds_left)} left",
             )
 
         yield show
+
+
+def duration(seconds: float) -> str:
+    """'40 s', '12 min', '3.5 h', '9 days': as much as an estimate deserves."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 172800:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.0f} days" if seconds < 1e10 else "centuries"

@@ -32,6 +32,7 @@ class Subject:
     horizon: int | None
     stickiness: float = 0.0
     dynamics: gym.Env[Any, Any] | None = None  # an env that carries its own P, as toy_text does
+    remote_name: str | None = None  # what another process resolves to the same game; None for an object of this one
 
 
 def resolve(target: EnvLike) -> Subject:
@@ -40,7 +41,8 @@ def resolve(target: EnvLike) -> Subject:
         target = parse_id(target)
     if isinstance(target, EnvId):
         env_id = target
-        return Subject(str(env_id), lambda: make_game(env_id), env_id.horizon, env_id.stickiness)
+        name = str(env_id)
+        return Subject(name, lambda: make_game(env_id), env_id.horizon, env_id.stickiness, remote_name=name)
     if isinstance(target, gym.Env):
         return _subject_of_env(target)
     if isinstance(target, Game):
@@ -50,7 +52,8 @@ def resolve(target: EnvLike) -> Subject:
     horizon = env.spec.max_episode_steps if env.spec else None
     # Without the time limit, whose counter would make every moment a state of its own
     bare = _without_time_limit(make) if env.spec else make
-    return Subject(target, lambda: as_game(bare, target), horizon, dynamics=env if is_toy_text(env.unwrapped) else None)
+    dynamics = env if is_toy_text(env.unwrapped) else None
+    return Subject(target, lambda: as_game(bare, target), horizon, dynamics=dynamics, remote_name=target)
 
 
 def make_game(env_id: EnvId) -> Game:
@@ -59,7 +62,11 @@ def make_game(env_id: EnvId) -> Game:
         from sqirl.envs.minigrid import MiniGridGame
 
         return MiniGridGame(env_id.game)
-    raise UnknownEnv(f"'{env_id}': {env_id.suite} games cannot be played yet; MiniGrid and your own envs can")
+    if env_id.suite == "atari":
+        from sqirl.envs.atari import AtariGame
+
+        return AtariGame(env_id.game, env_id.frameskip, env_id.horizon)
+    raise UnknownEnv(f"'{env_id}': {env_id.suite} games cannot be played yet; MiniGrid, Atari and your own envs can")
 
 
 def _subject_of_env(env: gym.Env[Any, Any]) -> Subject:

@@ -3,13 +3,18 @@
 Level d holds the states first reached after d steps. An episode of T steps acts in the states of levels 0..T-1; what its
 last step leads to is never acted in, so level T is not part of the MDP unless its states were known before. A limit that
 strikes in the middle of level d leaves the MDP of the first d steps: exact as far as it goes, and known to be partial.
+
+Everything that a build finds goes through a journal on disk (`journal.py`), so that it can be stopped by anything and goes on
+where it was. In memory there are the blocks under way and the key table: about 180 bytes a state.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +22,13 @@ import numpy as np
 from sqirl.envs.game import Game
 from sqirl.envs.resolve import EnvLike, Subject, resolve
 from sqirl.errors import InvalidMDP, WorkFailed
+from sqirl.mdp.arrays import in_order_of_first_use
+from sqirl.mdp.expand import KEY_BYTES, Block, key_of, look_of, pack
+from sqirl.mdp.journal import Journal, Rows
 from sqirl.mdp.reach import breadth_first_tree
 from sqirl.mdp.tabular import END, TabularMDP
 from sqirl.mdp.trace import play
+from sqirl.mdp.workers import Workers
 
 #: How often the progress callback is called, in seconds.
 PROGRESS_INTERVAL = 0.1
@@ -34,8 +43,25 @@ class BuildProgress:
     done: int
     frontier: int
     states: int
-    transitions: int
-    seconds: float
+    transitions: int  # in this run
+    seconds: float  # in this run
+    growth: float  # frontier of this level over that of the one before, smoothed
+    num_actions: int
+
+    @property
+    def speed(self) -> float:
+        """Transitions per second in this run."""
+        return self.transitions / max(self.seconds, 1e-9)
+
+    @property
+    def transitions_to_come(self) -> float:
+        """What is left if the frontier goes on growing as it does."""
+        steps = np.arange(1, self.horizon - self.depth)
+        return self.num_actions * float(self.frontier - self.done + self.frontier * (self.growth**steps).sum())
+
+    @property
+    def seconds_left(self) -> float:
+        return self.transitions_to_come / max(self.speed, 1e-9)
 
 
 def build_mdp(
@@ -44,15 +70,19 @@ def build_mdp(
     horizon: int | None = None,
     max_states: int = 1_000_000,
     time_limit: float | None = None,
-    screens: bool = True,
     replays: int = 100,
+    jobs: int = 1,
+    cluster: str | None = None,
+    folder: Path | None = None,
     progress: Callable[[BuildProgress], None] | None = None,
 ) -> TabularMDP:
     """The exact MDP of `env` for episodes of `horizon` steps (the env's own if None).
 
-    An env that carries its dynamics (toy_text's `P`) is read off; any other is played. `replays` transitions are then played
-    again on a fresh copy of the game, from the start, and a difference fails the build. Stopped by `max_states` or by
-    `time_limit` seconds, the result is partial (`mdp.is_partial`). A sticky id gives the sticky view of its game.
+    An env that carries its dynamics (toy_text's `P`) is read off; any other is played, by `jobs` processes or by the workers of
+    the dask `cluster` at that address. `replays` transitions are then played again on a fresh copy of the game, from the
+    start, and a difference fails the build. Stopped by `max_states` or by `time_limit` seconds, the result is partial
+    (`mdp.is_partial`). With a `folder`, whatever stops it, the same call goes on where it was. A sticky id gives the
+    sticky view of its game.
     """
     subject = resolve(env)
     chosen = subject.horizon if horizon is None else horizon
@@ -62,119 +92,177 @@ def build_mdp(
         raise InvalidMDP(f"horizon {chosen} is below 1; an episode has at least one step")
     if subject.dynamics is not None:
         return _read_dynamics(subject, chosen)
-    game = subject.make_game()
-    table = _enumerate(game, chosen, max_states, time_limit, screens, progress)
-    mdp = replace(table.to_mdp(chosen), name=subject.name, provenance=_provenance(game), make_game=subject.make_game)
-    _replay_sample(mdp, table.keys, game.fresh(), replays)
+    with tempfile.TemporaryDirectory(prefix="sqirl-build-") as temporary:
+        limits = Limits(chosen, max_states, time_limit)
+        build = Enumeration(subject, folder or Path(temporary), limits, progress)
+        build.run(jobs, cluster)
+        mdp = build.to_mdp()
+        _replay_sample(mdp, build.keys, build.game.fresh(), replays)
     return mdp.sticky(subject.stickiness) if subject.stickiness else mdp
 
 
-@dataclass
-class _Table:
-    """The rows found so far; state numbers are handed out in the order of discovery."""
+@dataclass(frozen=True)
+class Limits:
+    horizon: int
+    max_states: int
+    time_limit: float | None
 
-    keys: dict[bytes, int]
-    transitions: list[list[int]] = field(default_factory=list)
-    rewards: list[list[float]] = field(default_factory=list)
-    level_starts: list[int] = field(default_factory=list)  # number of states known before each expanded level
-    keeps_screens: bool = True
-    screen_numbers: dict[bytes, int] = field(default_factory=dict)
-    pictures: list[np.ndarray] = field(default_factory=list)
-    screen_mapping: list[int] = field(default_factory=list)
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """A level that is expanded in full."""
+
+    number: int
+    first_state: int
+    size: int
+
+
+@dataclass(eq=False)
+class Enumeration:
+    """One build: the key table in memory, all else in the journal."""
+
+    subject: Subject
+    folder: Path
+    limits: Limits
+    progress: Callable[[BuildProgress], None] | None = None
+    keys: dict[bytes, int] = field(default_factory=dict)
+    levels: list[_Level] = field(default_factory=list)
     closed: bool = False
 
-    def number(self, game: Game) -> tuple[int, bool]:
-        """The number of the game's current state, and whether it is new."""
-        key = game.state_key()
-        known = self.keys.get(key)
-        if known is not None:
-            return known, False
-        self.keys[key] = len(self.keys)
-        if self.keeps_screens:
-            self._note_screen(game)
-        return len(self.keys) - 1, True
+    def __post_init__(self) -> None:
+        self.game = self.subject.make_game()
+        self.game.reset()
+        self.keys[key_of(self.game)] = 0
+        self._start_look = look_of(self.game)
+        self.journal = Journal(self.folder, {"game": self.game.name, **_provenance(self.game)})
+        self._began = time.monotonic()
+        self._reported = 0.0
+        self._expanded = 0  # states, in this run
+        self._frontiers = [1]
 
-    def _note_screen(self, game: Game) -> None:
-        screen = game.screen()
-        if screen is None:
-            self.keeps_screens = False
+    def run(self, jobs: int = 1, cluster: str | None = None) -> None:
+        """Expand level after level until the horizon, the end of the game's states, or a limit."""
+        start = pack(self.game.get_state())
+        if not self.journal.rows_path(0).exists():
+            self.journal.write_start(start)
+        sizes, known = np.array([len(start)]), 0
+        workers = Workers(self.game, self.subject.remote_name, jobs=jobs, cluster=cluster)
+        try:
+            for depth in range(self.limits.horizon):
+                if depth and self._limit_reached():
+                    return
+                before = len(self.keys)
+                sizes, finished = self._expand_level(depth, sizes, workers)
+                if not finished:
+                    return
+                self.levels.append(_Level(depth, known, before - known))
+                known = before
+                self._frontiers.append(len(sizes))
+                self.journal.forget_states(depth)
+                if not len(sizes):
+                    self.closed = True
+                    return
+        finally:
+            workers.close()
+
+    def _expand_level(self, depth: int, sizes: np.ndarray, workers: Workers) -> tuple[np.ndarray, bool]:
+        """(packed sizes of the next level's states, whether this level is done); goes on where the journal ends."""
+        done, next_sizes = 0, [np.empty(0, np.int64)]
+        for rows in self.journal.read_rows(depth):
+            done += len(rows.transitions)
+            next_sizes.append(rows.sizes)
+            for offset in range(0, len(rows.new_keys), KEY_BYTES):
+                self.keys[rows.new_keys[offset : offset + KEY_BYTES]] = len(self.keys)
+        if done < len(sizes):
+            appender = self.journal.appender(depth, int(sum(s.sum() for s in next_sizes)))
+            try:
+                for block in workers.expand_all(self.journal.frontier(depth, sizes, done), len(sizes) - done):
+                    rows, packed = self._number(block)
+                    appender.append(rows, packed)
+                    next_sizes.append(rows.sizes)
+                    done += len(rows.transitions)
+                    self._expanded += len(rows.transitions)
+                    self._report(depth, done, len(sizes))
+                    if self._limit_reached() and done < len(sizes):
+                        return np.concatenate(next_sizes), False
+            finally:
+                appender.close()
+        return np.concatenate(next_sizes), True
+
+    def _number(self, block: Block) -> tuple[Rows, list[bytes]]:
+        """Hand out state numbers in the order of discovery."""
+        numbers = np.empty(len(block.keys), np.int64)
+        new: list[bytes] = []
+        for place, key in enumerate(block.keys):
+            if key is not None and key not in self.keys:
+                self.keys[key] = len(self.keys)
+                new.append(key)
+            numbers[place] = END if key is None else self.keys[key]
+        packed = [block.states[key] for key in new]
+        rows = Rows(
+            transitions=numbers.reshape(block.rewards.shape),
+            rewards=block.rewards,
+            new_keys=b"".join(new),
+            new_looks=b"".join(block.looks[key] for key in new),
+            sizes=np.array([len(state) for state in packed], np.int64),
+        )
+        return rows, packed
+
+    def _limit_reached(self) -> bool:
+        limits = self.limits
+        out_of_time = limits.time_limit is not None and time.monotonic() - self._began > limits.time_limit
+        return len(self.keys) > limits.max_states or out_of_time
+
+    def _report(self, depth: int, done: int, frontier: int) -> None:
+        now = time.monotonic()
+        if self.progress is None or now - self._reported < PROGRESS_INTERVAL:
             return
-        index = self.screen_numbers.setdefault(screen.tobytes(), len(self.pictures))
-        if index == len(self.pictures):
-            self.pictures.append(screen)
-        self.screen_mapping.append(index)
+        self._reported = now
+        recent = self._frontiers[-4:]
+        growth = (recent[-1] / recent[0]) ** (1 / (len(recent) - 1)) if len(recent) > 1 and recent[0] else 1.0
+        self.progress(
+            BuildProgress(
+                depth,
+                self.limits.horizon,
+                done,
+                frontier,
+                len(self.keys),
+                self._expanded * self.game.num_actions,
+                now - self._began,
+                growth,
+                self.game.num_actions,
+            )
+        )
 
-    def to_mdp(self, horizon: int) -> TabularMDP:
-        depth = len(self.level_starts) - 1  # levels expanded in full
-        if depth < 1:
-            raise WorkFailed("the limit struck before one step was enumerated; raise --max-states or --time-limit")
-        size = self.level_starts[depth]
-        transitions = np.array(self.transitions[:size], np.int32)
-        transitions[transitions >= size] = END
-        mapped = np.array(self.screen_mapping[:size], np.int32)
-        pictures = None
-        if self.keeps_screens:
-            pictures = np.stack(self.pictures[: int(mapped.max()) + 1])
+    def to_mdp(self) -> TabularMDP:
+        """The MDP of the levels that are expanded in full."""
+        size = self.levels[-1].first_state + self.levels[-1].size
+        entries = [rows for level in self.levels for rows in self.journal.read_rows(level.number)]
+        transitions = np.concatenate([rows.transitions for rows in entries])
+        transitions = np.where(transitions < size, transitions, END)
+        looks = np.frombuffer(self._start_look + b"".join(rows.new_looks for rows in entries), np.uint8)
         return TabularMDP.deterministic(
             transitions,
-            np.array(self.rewards[:size]),
-            horizon=horizon,
-            depth=None if self.closed else depth,
-            screens=pictures,
-            screen_mapping=mapped if pictures is not None else None,
+            np.concatenate([rows.rewards for rows in entries]),
+            horizon=self.limits.horizon,
+            depth=None if self.closed else len(self.levels),
+            name=self.subject.name,
+            provenance=_provenance(self.game),
+            make_game=self.subject.make_game,
+            **_screens(looks, size, len(self._start_look), self.game.screen()),
         )
 
 
-def _enumerate(
-    game: Game,
-    horizon: int,
-    max_states: int,
-    time_limit: float | None,
-    screens: bool,
-    progress: Callable[[BuildProgress], None] | None,
-) -> _Table:
-    began = reported = time.monotonic()
-    game.reset()
-    table = _Table({}, level_starts=[0], keeps_screens=screens)
-    table.number(game)
-    frontier = [game.get_state()]
-    for depth in range(horizon):
-        known = len(table.keys)
-        discovered: list[Any] = []
-        for done, state in enumerate(frontier):
-            _expand(game, state, table, discovered)
-            now = time.monotonic()
-            if len(table.keys) > max_states or (time_limit is not None and now - began > time_limit):
-                return table
-            if progress and now - reported > PROGRESS_INTERVAL:
-                reported = now
-                rows = len(table.transitions)
-                progress(
-                    BuildProgress(
-                        depth, horizon, done + 1, len(frontier), len(table.keys), rows * game.num_actions, now - began
-                    )
-                )
-        table.level_starts.append(known)
-        frontier = discovered
-        if not frontier:
-            table.closed = True
-            break
-    return table
-
-
-def _expand(game: Game, state: Any, table: _Table, discovered: list[Any]) -> None:
-    """Append the row of `state` to the table, and the states that it newly leads to to `discovered`."""
-    next_states, rewards = [], []
-    for action in range(game.num_actions):
-        game.set_state(state)
-        reward, over = game.step(action)
-        index, is_new = (END, False) if over else table.number(game)
-        if is_new:
-            discovered.append(game.get_state())
-        next_states.append(index)
-        rewards.append(reward)
-    table.transitions.append(next_states)
-    table.rewards.append(rewards)
+def _screens(looks: np.ndarray, num_states: int, width: int, example: np.ndarray | None) -> dict[str, Any]:
+    """Each distinct screen once and the state's place among them; the mapping alone where only digests were kept."""
+    if example is None:
+        return {}
+    rows = np.ascontiguousarray(looks.reshape(-1, width)[:num_states]).view(np.dtype((np.void, width))).ravel()
+    distinct, mapping = in_order_of_first_use(rows)
+    screens = None
+    if example.nbytes == width:
+        screens = np.frombuffer(distinct.tobytes(), example.dtype).reshape(-1, *example.shape)
+    return {"screens": screens, "screen_mapping": mapping}
 
 
 def _read_dynamics(subject: Subject, horizon: int) -> TabularMDP:
@@ -203,7 +291,7 @@ def _replay_sample(mdp: TabularMDP, keys: dict[bytes, int], game: Game, replays:
         play(game, path, seed=seed)  # another seed each time: chance that only repeats itself is found out
         reward, over = game.step(action)
         expected = int(mdp.transitions[state, action])
-        arrived = END if over else keys.get(game.state_key(), END)
+        arrived = END if over else keys.get(key_of(game), END)
         arrived = arrived if arrived < mdp.num_states else END
         if reward != mdp.rewards[state, action] or arrived != expected:
             raise WorkFailed(

@@ -41,8 +41,10 @@ def save(mdp: TabularMDP, path: str | Path) -> None:
         arrays |= {key: getattr(mdp.outcomes, name) for key, name in _OUTCOMES.items()}
     if mdp.start_states.tolist() != [0]:
         arrays |= {"start_states": mdp.start_states, "start_probabilities": mdp.start_probabilities}
-    if mdp.screens is not None and mdp.screen_mapping is not None:
-        arrays |= {"screens": mdp.screens, "screen_mapping": mdp.screen_mapping.astype(np.int32)}
+    if mdp.screen_mapping is not None:
+        arrays["screen_mapping"] = mdp.screen_mapping.astype(np.int32)
+    if mdp.screens is not None:
+        arrays["screens"] = mdp.screens
     facts = {
         "format": FORMAT,
         "name": mdp.name,

@@ -10,12 +10,12 @@ costs a second run and never a wrong class.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from sqirl.errors import InvalidMDP
-from sqirl.mdp.reach import _renumbered
+from sqirl.mdp.arrays import in_order_of_first_use
+from sqirl.mdp.reach import kept_screens
 from sqirl.mdp.tabular import END, TabularMDP
 
 
@@ -26,16 +26,13 @@ def merge(mdp: TabularMDP, *, by: str = "screen") -> TabularMDP:
     transitions = mdp.transitions
     assert transitions is not None  # indistinguishable() refuses the rest
     quotient = np.append(label, np.int32(END))[transitions[first]]  # index -1 picks the appended END
-    screens: dict[str, Any] = {"screens": None, "screen_mapping": None}
-    if by == "screen" and mdp.screens is not None and mdp.screen_mapping is not None:
-        used, mapping = _renumbered(mdp.screen_mapping[first])
-        screens = {"screens": mdp.screens[used], "screen_mapping": mapping}
+    without_screens = {"screens": None, "screen_mapping": None}
     return replace(
         mdp,
         transitions=quotient.astype(np.int32),
         rewards=mdp.rewards[first],
         start_states=label[mdp.start_states],
-        **screens,
+        **(kept_screens(mdp, first) if by == "screen" else without_screens),
     )
 
 
@@ -103,6 +100,6 @@ def _classes_of_rows(table: np.ndarray) -> np.ndarray:
 
 def _first_members(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first state of each class, and the classes renumbered in the order of those first states."""
-    _, label = _renumbered(classes)
+    _, label = in_order_of_first_use(classes)
     _, first = np.unique(label, return_index=True)
     return first, label

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numba
 import numpy as np
 
 from sqirl.errors import InvalidMDP, PartialMDP
+from sqirl.mdp.arrays import entries_of_rows, in_order_of_first_use
 from sqirl.mdp.tabular import END, Outcomes, TabularMDP
 
 
@@ -144,10 +146,8 @@ def _successors(mdp: TabularMDP, states: np.ndarray, action: int) -> tuple[np.nd
     if mdp.transitions is not None:
         return mdp.transitions[states, action], states
     assert mdp.outcomes is not None
-    rows = states.astype(np.int64) * mdp.num_actions + action
-    counts = np.diff(mdp.outcomes.indptr)[rows]
-    offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return mdp.outcomes.next_states[np.repeat(mdp.outcomes.indptr[rows], counts) + offsets], np.repeat(states, counts)
+    entries, counts = entries_of_rows(mdp.outcomes.indptr, states.astype(np.int64) * mdp.num_actions + action)
+    return mdp.outcomes.next_states[entries], np.repeat(states, counts)
 
 
 def path_to(mdp: TabularMDP, state: int, *, steps: int | None = None) -> list[int]:
@@ -191,6 +191,14 @@ def check_horizon(mdp: TabularMDP, horizon: int | None) -> int:
     return chosen
 
 
+def kept_screens(mdp: TabularMDP, kept: np.ndarray) -> dict[str, Any]:
+    """The screen fields of an MDP that keeps these states alone, without the screens that none of them shows."""
+    if mdp.screen_mapping is None:
+        return {}
+    used, mapping = in_order_of_first_use(mdp.screen_mapping[kept])
+    return {"screens": None if mdp.screens is None else mdp.screens[used], "screen_mapping": mapping}
+
+
 def cut(mdp: TabularMDP, horizon: int) -> TabularMDP:
     """The MDP of the first `horizon` steps: later states dropped, transitions into them end the episode."""
     horizon = check_horizon(mdp, horizon)
@@ -211,25 +219,11 @@ def cut(mdp: TabularMDP, horizon: int) -> TabularMDP:
     else:
         assert mdp.outcomes is not None
         rows = (kept[:, None] * mdp.num_actions + np.arange(mdp.num_actions)).ravel()
-        counts = np.diff(mdp.outcomes.indptr)[rows]
-        offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        entries = np.repeat(mdp.outcomes.indptr[rows], counts) + offsets
+        entries, counts = entries_of_rows(mdp.outcomes.indptr, rows)
         fields["outcomes"] = Outcomes(
             np.concatenate([[0], np.cumsum(counts)]),
             new_index[mdp.outcomes.next_states[entries]],
             mdp.outcomes.probabilities[entries],
             mdp.outcomes.rewards[entries],
         )
-    if mdp.screens is not None and mdp.screen_mapping is not None:
-        used, fields["screen_mapping"] = _renumbered(mdp.screen_mapping[kept])
-        fields["screens"] = mdp.screens[used]
-    return replace(mdp, **fields)  # type: ignore[arg-type]
-
-
-def _renumbered(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct labels in order of first use, and every label's place among them."""
-    distinct, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order))
-    return distinct[order], rank[inverse]
+    return replace(mdp, **fields, **kept_screens(mdp, kept))  # type: ignore[arg-type]

@@ -63,8 +63,8 @@ class TabularMDP:
     depth: int | None = None
     stickiness: float = 0.0
     name: str = ""
-    screens: np.ndarray | None = None  # (N, ...) each distinct picture once
-    screen_mapping: np.ndarray | None = None  # (S,) int32 into screens
+    screens: np.ndarray | None = None  # (N, ...) each distinct picture once; may be left out and drawn again
+    screen_mapping: np.ndarray | None = None  # (S,) int32 which screen a state shows
     provenance: Mapping[str, Any] = field(default_factory=dict)
     make_game: Callable[[], Game] | None = field(default=None, repr=False)
 

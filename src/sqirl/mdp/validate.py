@@ -88,11 +88,11 @@ def _check_start(mdp: TabularMDP) -> None:
 
 
 def _check_screens(mdp: TabularMDP) -> None:
-    if (mdp.screens is None) != (mdp.screen_mapping is None):
-        raise InvalidMDP("screens and screen_mapping come together; one of them is missing")
-    if mdp.screens is None or mdp.screen_mapping is None:
+    if mdp.screen_mapping is None:
+        if mdp.screens is not None:
+            raise InvalidMDP("screens without screen_mapping: nothing tells which state shows which of them")
         return
     if mdp.screen_mapping.shape != (mdp.num_states,):
         raise InvalidMDP(f"screen_mapping has shape {mdp.screen_mapping.shape}, not ({mdp.num_states},)")
-    if mdp.screen_mapping.min() < 0 or mdp.screen_mapping.max() >= len(mdp.screens):
-        raise InvalidMDP(f"screen_mapping points outside the {len(mdp.screens)} screens")
+    if mdp.screen_mapping.min() < 0 or (mdp.screens is not None and mdp.screen_mapping.max() >= len(mdp.screens)):
+        raise InvalidMDP(f"screen_mapping points outside the {0 if mdp.screens is None else len(mdp.screens)} screens")

@@ -31,6 +31,7 @@ class BridgeRow:
     min_k: int | None
     approx_min_k: int | None
     effective_horizon: float | None
+    searched_k: int | None  # how far the search for min k went if it did not settle
 
     @property
     def agrees(self) -> bool | None:
@@ -68,6 +69,7 @@ def _row(row: CatalogueRow) -> BridgeRow:
         min_k=analysis.min_k if analysis else None,
         approx_min_k=analysis.approx_min_k if analysis else None,
         effective_horizon=analysis.effective_horizon if analysis else None,
+        searched_k=None if analysis is None or analysis.settled else len(analysis.solvable),
     )
 
 
@@ -83,9 +85,9 @@ def _cells(row: BridgeRow) -> tuple[str, ...]:
         "" if row.num_states is None else f"{row.num_states:,}",
         "" if row.optimal is None else as_printed(row.optimal) + ("" if row.agrees else " !"),
         row.paper_optimal,
-        "" if row.min_k is None else str(row.min_k),
+        str(row.min_k or ("" if row.searched_k is None else f"> {row.searched_k}")),
         "" if row.approx_min_k is None else str(row.approx_min_k),
-        "" if row.effective_horizon is None else f"{row.effective_horizon:.1f}",
+        "" if row.effective_horizon is None else f"{'' if row.searched_k is None else '≤ '}{row.effective_horizon:.1f}",
         *steps,
     )
 

@@ -1,0 +1,167 @@
+"""Atari games of the Arcade Learning Environment as restorable games and as Gymnasium envs.
+
+The emulator runs without sticky actions of its own, because these are not part of its saved state; `GameEnv` and the sticky view of
+an MDP bring them. After a restore the emulator shows a stale screen until the next act, so a snapshot holds the screen too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from functools import cache
+from hashlib import blake2b
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from sqirl.envs.env import GameEnv
+from sqirl.envs.game import Game
+from sqirl.errors import MissingExtra, UnknownEnv
+
+RANDOM_SEED, SYSTEM_RANDOM_SEED = 0, 4753849
+OBSERVATION_SIZE = 84
+STACKED_STEPS = 4
+
+#: Skiing pays only at the end of the run: after the horizon so many no-op steps are played and paid with the last step.
+SKIING_EXTRA_STEPS = 200
+_NOOP = 0
+
+_LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
+
+
+class AtariGame:
+    """One ROM with a frameskip, the ROM's minimal action set, and an end at the first lost life."""
+
+    def __init__(self, rom: str, frameskip: int, horizon: int | None = None) -> None:
+        self.name = rom
+        self.frameskip = frameskip
+        self.horizon = horizon  # of use to Skiing only, which is paid at the end
+        self._ale = _make_ale(rom)
+        self._actions = self._ale.getMinimalActionSet()
+        self.num_actions = len(self._actions)
+        self._ale.reset_game()
+        self._start = self._ale.cloneState()
+        self._start_screen = self._ale.getScreenRGB()
+        self._screen = self._start_screen
+
+    def reset(self) -> None:
+        self._ale.restoreState(self._start)
+        self._screen = self._start_screen
+
+    def step(self, action: int) -> tuple[float, bool]:
+        reward, over = self._play(self._actions[action])
+        if self.name == "skiing" and not over and self._steps_taken() == self.horizon:
+            reward += sum(self._play(_NOOP)[0] for _ in range(SKIING_EXTRA_STEPS))
+        self._screen = self._ale.getScreenRGB()
+        return float(reward), over
+
+    def _play(self, ale_action: int) -> tuple[float, bool]:
+        """One agent step: the action held for `frameskip` frames, or until the game or a life is over."""
+        ale = self._ale
+        lives, reward = ale.lives(), 0
+        for _ in range(self.frameskip):
+            reward += ale.act(ale_action)
+            if ale.game_over() or ale.lives() < lives:
+                return reward, True
+        return reward, False
+
+    def _steps_taken(self) -> int:
+        return int(round(self._ale.getEpisodeFrameNumber() / self.frameskip))
+
+    def get_state(self) -> tuple[bytes, bytes]:
+        return self._ale.cloneState().serialize(), self._screen.tobytes()
+
+    def set_state(self, state: tuple[bytes, bytes]) -> None:
+        from ale_py import ALEState
+
+        self._ale.restoreState(ALEState(state[0]))
+        self._screen = np.frombuffer(state[1], np.uint8).reshape(self._start_screen.shape)
+
+    def state_key(self) -> bytes:
+        return blake2b(self._ale.cloneState().serialize(), digest_size=16).digest()
+
+    def screen(self) -> np.ndarray:
+        """The screen as (210, 160, 3) uint8."""
+        return self._screen
+
+    def render(self) -> np.ndarray:
+        return self._screen
+
+    def fresh(self) -> Game:
+        return AtariGame(self.name, self.frameskip, self.horizon)
+
+    def reseed(self, seed: int) -> None:
+        """Nothing to do: without sticky actions the emulator draws no random number."""
+
+    def provenance(self) -> Mapping[str, Any]:
+        from hashlib import sha256
+        from importlib.metadata import version
+        from pathlib import Path
+
+        from ale_py import roms
+
+        rom = Path(str(roms.get_rom_path(self.name))).read_bytes()
+        seeds = {"random_seed": RANDOM_SEED, "system_random_seed": SYSTEM_RANDOM_SEED}
+        return {"ale-py": version("ale-py"), "rom_sha256": sha256(rom).hexdigest(), **seeds}
+
+
+class AtariEnv(GameEnv):
+    """Observation: the last four steps' screens as (84, 84, 4) grey uint8, the newest last; zeros before the start."""
+
+    def __init__(self, rom: str, frameskip: int, **kwargs: Any) -> None:
+        super().__init__(AtariGame(rom, frameskip, kwargs.get("horizon")), **kwargs)
+        shape = (OBSERVATION_SIZE, OBSERVATION_SIZE, STACKED_STEPS)
+        self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
+        self._frames: deque[np.ndarray] = deque(maxlen=STACKED_STEPS)
+
+    def observe(self) -> np.ndarray:
+        screen = self.game.screen()
+        assert screen is not None
+        if self.t == 0:
+            self._frames.extend([np.zeros((OBSERVATION_SIZE, OBSERVATION_SIZE), np.uint8)] * STACKED_STEPS)
+        self._frames.append(grey_84(screen))
+        return np.stack(self._frames, axis=-1)
+
+    def get_state(self) -> Any:
+        return super().get_state(), tuple(self._frames)
+
+    def set_state(self, state: Any) -> None:
+        episode, frames = state
+        super().set_state(episode)
+        self._frames.clear()
+        self._frames.extend(frames)
+
+
+def grey_84(screen: np.ndarray) -> np.ndarray:
+    """(210, 160, 3) RGB -> (84, 84) grey uint8, each pixel the mean of the area it covers."""
+    grey = np.rint(screen @ _LUMINANCE)
+    return np.rint(_area_weights(screen.shape[0]) @ grey @ _area_weights(screen.shape[1]).T).astype(np.uint8)
+
+
+@cache
+def _area_weights(size: int) -> np.ndarray:
+    """(84, size): row i holds the shares of the source pixels that target pixel i covers."""
+    edges = np.arange(OBSERVATION_SIZE + 1) * size / OBSERVATION_SIZE
+    pixels = np.arange(size)
+    overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    weights = np.clip(overlap, 0, None)
+    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def _make_ale(rom: str) -> Any:
+    try:
+        import ale_py
+        from ale_py import roms
+    except ImportError as error:
+        raise MissingExtra("The Arcade Learning Environment", "atari") from error
+    path = roms.get_rom_path(rom)
+    if path is None:
+        raise UnknownEnv(f"ale-py has no ROM named '{rom}'; it has {', '.join(sorted(roms.get_all_rom_ids()))}")
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    ale = ale_py.ALEInterface()
+    ale.setInt("random_seed", RANDOM_SEED)
+    ale.setInt("system_random_seed", SYSTEM_RANDOM_SEED)
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(path)
+    return ale

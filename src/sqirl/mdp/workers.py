@@ -1,0 +1,157 @@
+"""Who expands the blocks of a level: this process, a pool of processes, or a dask cluster; always in the order of the blocks.
+
+The last two are `concurrent.futures` executors. A worker that dies takes its executor with it (that is how process pools
+are); the executor is then made anew and the blocks that were under way are done again, so the result does not depend on
+who died when.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+from sqirl.envs.game import Game
+from sqirl.envs.resolve import resolve
+from sqirl.errors import MissingExtra, SqirlError, WorkFailed
+from sqirl.mdp.expand import Block, expand
+
+#: Seconds of work that a block should hold: long beside the hand-over to a worker, short beside a level.
+BLOCK_SECONDS = 0.5
+#: The same in this process, where there is nothing to hand over and limits should strike soon.
+OWN_BLOCK_SECONDS = 0.02
+LARGEST_BLOCK = 4096
+#: A level with less work than this is done here: starting processes would take longer.
+POOL_WORTHWHILE_SECONDS = 3.0
+#: How often a pool may break in a row without finishing a block.
+MOST_BREAKS = 5
+
+_games: dict[str, Game] = {}
+
+
+def expand_named(name: str, packed_states: list[bytes]) -> Block:
+    """`expand` in a worker process, which makes the game when it first meets its name."""
+    if name not in _games:
+        _games[name] = resolve(name).make_game()
+    return expand(_games[name], packed_states)
+
+
+class Workers:
+    """Expands frontiers with as many hands as there are; `name` must resolve to the game in other processes."""
+
+    def __init__(self, game: Game, name: str | None, *, jobs: int = 1, cluster: str | None = None) -> None:
+        self._game, self._name = game, name
+        self.jobs = jobs if name is not None else 1
+        self._cluster = cluster
+        self._client: Any = None
+        self._executor: Executor | None = None
+        self._seconds_per_state = 0.0
+
+    def expand_all(self, packed_states: Iterator[bytes], count: int) -> Iterator[Block]:
+        """The blocks of a frontier of `count` states, in order."""
+        alone = self.jobs == 1 and self._cluster is None
+        if alone or self._name is None or not self._seconds_per_state:
+            yield from self._expand_here(packed_states, POOL_WORTHWHILE_SECONDS if not alone else None)
+        work = count * self._seconds_per_state
+        if not alone and work > POOL_WORTHWHILE_SECONDS:
+            yield from self._expand_there(packed_states, count)
+        else:
+            yield from self._expand_here(packed_states, None)
+
+    def _block_size(self, seconds: float) -> int:
+        wanted = int(seconds / self._seconds_per_state) if self._seconds_per_state else 1
+        return max(1, min(wanted, LARGEST_BLOCK))
+
+    def _expand_here(self, packed_states: Iterator[bytes], limit: float | None) -> Iterator[Block]:
+        """In this process, at most for `limit` seconds: what is left of the iterator is left."""
+        began = time.monotonic()
+        while limit is None or time.monotonic() - began < limit:
+            started = time.perf_counter()
+            batch = list(itertools.islice(packed_states, self._block_size(OWN_BLOCK_SECONDS)))
+            if not batch:
+                return
+            yield expand(self._game, batch)
+            self._seconds_per_state = (time.perf_counter() - started) / len(batch)
+
+    def _expand_there(self, packed_states: Iterator[bytes], count: int) -> Iterator[Block]:
+        """In other processes, with a bounded number of blocks under way."""
+        hands = self._hands()
+        size = min(self._block_size(BLOCK_SECONDS), -(-count // (2 * hands)))
+        waiting: deque[tuple[list[bytes], Future[Block]]] = deque()
+        batches = iter(lambda: list(itertools.islice(packed_states, size)), [])
+        breaks = 0
+        while True:
+            try:
+                while len(waiting) < 2 * hands and (batch := next(batches, None)) is not None:
+                    waiting.append((batch, self._submit(batch)))
+                if not waiting:
+                    return
+                block = waiting[0][1].result()
+            except BrokenExecutor as error:
+                breaks += 1
+                if breaks > MOST_BREAKS:
+                    raise WorkFailed(
+                        f"worker processes died {breaks} times in a row; what is built so far is kept"
+                    ) from error
+                self._abandon_executor()
+                waiting = deque((batch, self._submit(batch)) for batch, _ in waiting)
+                continue
+            breaks = 0
+            waiting.popleft()
+            yield block
+
+    def _submit(self, batch: list[bytes]) -> Future[Block]:
+        assert self._name is not None
+        if self._executor is None:
+            self._executor = self._make_executor()
+        return self._executor.submit(expand_named, self._name, batch)
+
+    def _hands(self) -> int:
+        if self._cluster is None:
+            return self.jobs
+        if self._executor is None:
+            self._executor = self._make_executor()
+        return max(1, sum(self._client.nthreads().values()))
+
+    def _make_executor(self) -> Executor:
+        if self._cluster is None:
+            # Not forked: a fork of a process with threads (numba's, the emulator's) may never come to life
+            return ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"))
+        self._client = connect(self._cluster)
+        executor: Executor = self._client.get_executor(pure=False)
+        return executor
+
+    def _abandon_executor(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor = None
+
+    def close(self) -> None:
+        self._abandon_executor()
+        if self._client is not None:
+            self._client.close()
+
+
+def connect(address: str) -> Any:
+    """A client of the dask cluster whose scheduler listens at `address`."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingExtra("dask.distributed", "cluster") from error
+    try:
+        return Client(address, timeout=10)
+    except (OSError, ValueError) as error:
+        raise SqirlError(
+            f"no dask scheduler answers at '{address}' ({error}); start one with: dask scheduler"
+        ) from error
+
+
+def all_cores() -> int:
+    """The cores that this process may use."""
+    affinity: Callable[[int], Any] | None = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
