@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# One thread each: the tests run in parallel processes, and the examples are tiny
-os.environ.setdefault("NUMBA_NUM_THREADS", "2")
+# The tests run in parallel processes, and the examples are tiny
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
 settings.register_profile(
     "sqirl",

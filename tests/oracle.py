@@ -6,6 +6,7 @@ pairs, a policy is a dictionary from (time, state) to an action, and a tie is a 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -110,7 +111,7 @@ class ExactMDP:
 
     # Policies --------------------------------------------------------------------------------------------------------
 
-    def policies(self, allowed: dict[Node, list[int]], limit: int = 5000) -> Iterator[dict[Node, int]]:
+    def policies(self, allowed: dict[Node, list[int]], limit: int = 2000) -> Iterator[dict[Node, int]]:
         """Every deterministic policy that takes an allowed action at every reachable node."""
         count = 1
         for node in self.nodes:
@@ -137,26 +138,41 @@ class ExactMDP:
             mass = following
         return total, visited
 
-    def all_policies(self) -> Iterator[dict[Node, int]]:
-        return self.policies({node: list(self.actions) for node in self.nodes})
-
     def greedy(self, q: dict[Node, list[Fraction]]) -> dict[Node, list[int]]:
         return {node: [a for a in self.actions if row[a] == max(row)] for node, row in q.items()}
 
     @cached_property
     def optimal_return(self) -> Fraction:
-        return max(self.forward(policy)[0] for policy in self.all_policies())
+        return self._best_return({node: list(self.actions) for node in self.nodes}, max)
 
     @cached_property
     def worst_return(self) -> Fraction:
-        return min(self.forward(policy)[0] for policy in self.all_policies())
+        return self._best_return({node: list(self.actions) for node in self.nodes}, min)
+
+    def _best_return(self, allowed: dict[Node, list[int]], best) -> Fraction:
+        """Best or worst return over all policies that take allowed actions: enumerated, or backwards if they are too many."""
+        value: dict[Node, Fraction] = {}
+        for t, s in reversed(self.nodes):
+            value[t, s] = best(self.backup(value, t, s, a) for a in allowed[t, s])
+        backwards = self.expected_start(value)
+        with contextlib.suppress(TooManyPolicies):
+            assert backwards == best(self.forward(policy)[0] for policy in self.policies(allowed))
+        return backwards
 
     @cached_property
     def random_return(self) -> Fraction:
         return self.expected_start(self.solve(lambda row: sum(row) / len(row))[1])
 
     def greedy_return(self, q: dict[Node, list[Fraction]]) -> Fraction:
-        return min(self.forward(policy)[0] for policy in self.policies(self.greedy(q)))
+        return self._best_return(self.greedy(q), min)
+
+    def visited(self, allowed: dict[Node, list[int]]) -> set[Node]:
+        """The nodes that some policy with these actions visits."""
+        found = {(0, s) for _, s in self.start}
+        for t in range(self.horizon - 1):
+            for _, s in [node for node in found if node[0] == t]:
+                found |= {(t + 1, n) for a in allowed[t, s] for _, _, n in self.outcomes[s, a] if n is not None}
+        return found
 
     def solvable(self, q: dict[Node, list[Fraction]]) -> bool:
         return self.greedy_return(q) == self.optimal_return
@@ -186,9 +202,7 @@ class ExactMDP:
 
     def decisive_gap(self, q: dict[Node, list[Fraction]]) -> Fraction:
         optimal = self.greedy(self.q_star)
-        visited: set[Node] = set()
-        for policy in self.policies(self.greedy(q)):
-            visited |= self.forward(policy)[1]
+        visited = self.visited(self.greedy(q))
         gaps = [max(q[node]) - q[node][a] for node in visited for a in self.actions if a not in optimal[node]]
         return self._normalised(gaps)
 

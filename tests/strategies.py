@@ -21,22 +21,24 @@ class Example:
     mdp: TabularMDP
 
 
+def sizes(max_states: int, max_horizon: int) -> st.SearchStrategy[tuple[int, int, int]]:
+    """States, actions and horizon; small ones are tried too, but most are as large as they may be."""
+    large = st.tuples(st.just(max_states), st.integers(2, 3), st.integers(max_horizon - 1, max_horizon))
+    return st.one_of(
+        large, large, large, st.tuples(st.integers(1, max_states), st.integers(2, 3), st.integers(1, max_horizon))
+    )
+
+
 @st.composite
 def deterministic(
     draw: st.DrawFn, max_states: int = 4, max_horizon: int = 4, stickiness: Fraction | None = None
 ) -> Example:
     """A deterministic MDP, sticky if a stickiness is given; start state 0."""
-    num_states, num_actions, horizon = (
-        draw(st.integers(1, max_states)),
-        draw(st.integers(2, 3)),
-        draw(st.integers(1, max_horizon)),
-    )
+    num_states, num_actions, horizon = draw(sizes(max_states, max_horizon))
     rewards = st.sampled_from(draw(st.sampled_from([REWARDS, SIGNED_REWARDS])))
-    table = {
-        (s, a): (draw(st.integers(-1, num_states - 1)), draw(rewards))
-        for s in range(num_states)
-        for a in range(num_actions)
-    }
+    # Ends are rare, or most states would never be seen
+    successors = st.sampled_from([*range(num_states), *range(num_states), *range(num_states), -1])
+    table = {(s, a): (draw(successors), draw(rewards)) for s in range(num_states) for a in range(num_actions)}
     exact = ExactMDP(
         {key: [(Fraction(1), r, None if n < 0 else n)] for key, (n, r) in table.items()},
         [(Fraction(1), 0)],
@@ -52,14 +54,11 @@ def deterministic(
 
 
 @st.composite
-def stochastic(draw: st.DrawFn, max_states: int = 3, max_horizon: int = 3) -> Example:
+def stochastic(draw: st.DrawFn, max_states: int = 3, max_horizon: int = 4) -> Example:
     """Random outcomes with thirds, quarters and halves, random rewards for each, a random start distribution."""
-    num_states, num_actions, horizon = (
-        draw(st.integers(1, max_states)),
-        draw(st.integers(2, 3)),
-        draw(st.integers(1, max_horizon)),
-    )
+    num_states, num_actions, horizon = draw(sizes(max_states, max_horizon))
     rewards = st.sampled_from(draw(st.sampled_from([REWARDS, SIGNED_REWARDS])))
+    successors = st.sampled_from([*range(num_states), *range(num_states), None])
     law = st.sampled_from(
         [
             [1],
@@ -70,9 +69,7 @@ def stochastic(draw: st.DrawFn, max_states: int = 3, max_horizon: int = 3) -> Ex
         ]
     )
     outcomes = {
-        (s, a): [
-            (Fraction(p), draw(rewards), draw(st.one_of(st.none(), st.integers(0, num_states - 1)))) for p in draw(law)
-        ]
+        (s, a): [(Fraction(p), draw(rewards), draw(successors)) for p in draw(law)]
         for s in range(num_states)
         for a in range(num_actions)
     }

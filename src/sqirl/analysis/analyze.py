@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from sqirl.analysis import bounds
-from sqirl.analysis.result import Analysis, Witness
+from sqirl.analysis.result import Analysis, Bounds, Witness
 from sqirl.analysis.rounding import relative_roundoff
-from sqirl.analysis.sweep import Sweep, fits_in_memory, q_values, return_range, sweep
+from sqirl.analysis.sweep import Decision, Sweep, fits_in_memory, look_at, sweep
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.reach import ReachableSets, check_horizon, count_reachable, path_to, reachable_sets
 from sqirl.mdp.tabular import TabularMDP
 
 #: Past `max_k`, this many k at a time: each pass carries all smaller Q^k again but keeps the verdicts of these alone.
 SEARCH_STRIDE = 16
+
+#: Total rewards beyond this leave no room for their sums and differences.
+LARGEST_TOTAL = 1e300
 
 #: An MDP counts as approximately k-QVI-solvable at this share of the optimal return, measured from the worst return.
 APPROXIMATE_SHARE = 0.95
@@ -30,6 +34,16 @@ class _Question:
     horizon: int
     discount: float
     sets: ReachableSets
+    search_k: int  # the last k to look at
+
+    def passes(self, first_pass: int, run: Callable[[int, int], Sweep]) -> Iterator[tuple[int, int, Sweep]]:
+        """(first k, last k, pass) over 1..first_pass and then over strides, while there are k left and memory for them."""
+        first_k, last_k = 1, min(first_pass, self.search_k)
+        while True:
+            yield first_k, last_k, run(first_k, last_k)
+            first_k, last_k = last_k + 1, min(last_k + min(last_k, SEARCH_STRIDE), self.search_k)
+            if first_k > self.search_k or not fits_in_memory(self.mdp, last_k, last_k - first_k + 1):
+                return
 
 
 def analyze(
@@ -41,39 +55,32 @@ def analyze(
     discount: float = 1.0,
     epsilon: float = bounds.EPSILON,
     delta: float = bounds.DELTA,
+    feature_dimension: float | None = None,
+    pseudo_dimension: float | None = None,
 ) -> Analysis:
     """The analysis of `mdp` over episodes of `horizon` steps (its own if None), for k = 1..max_k at least.
 
     The search goes on past `max_k` until it has the exact min k and the k that attains the effective horizon, or has
-    reached `search_k` or the end of memory (`Analysis.settled` tells).
+    reached `search_k` or the end of memory (`Analysis.settled` tells). With the dimension of linear features, or the
+    pseudo-dimension of a hypothesis class, the bounds have their rows too.
     """
-    horizon = check_horizon(mdp, horizon)
-    if max_k < 1:
-        raise InvalidMDP(f"max_k {max_k} is below 1; Q^1 is the first Q-function to look at")
-    if not 0 < discount <= 1:
-        raise InvalidMDP(f"discount {discount} is not in (0, 1]")
-    if mdp.num_actions < 2:
-        raise InvalidMDP(
-            "the MDP has one action only; there is nothing to choose, and the effective horizon needs A ≥ 2"
-        )
-    max_k = min(max_k, horizon)
-    question = _Question(mdp, horizon, discount, reachable_sets(mdp, horizon))
-    low, high = return_range(mdp, horizon, discount=discount, sets=question.sets)
-    scale = high - low
-    passes, settled = _search(question, max_k, max(max_k, min(search_k or horizon, horizon)), scale)
+    question = _ask(mdp, horizon, max_k, search_k, discount)
+    horizon = question.horizon
+    passes, settled = _search(question, max_k)
     first = passes[0]
+    low, high = first.return_range
     solvable = np.concatenate([p.solvable for p in passes])
-    gaps = _normalised(np.concatenate([p.gaps for p in passes]), scale)
-    decisive = _normalised(np.concatenate([p.decisive_gaps for p in passes]), scale)
+    gaps = _normalised(np.concatenate([p.gaps for p in passes]), high - low)
+    decisive = _normalised(np.concatenate([p.decisive_gaps for p in passes]), high - low)
     greedy = np.concatenate([p.greedy for p in passes])
     horizons = _effective_horizons(solvable, gaps, mdp.num_actions)
     best_k = int(np.argmin(horizons)) + 1 if solvable.any() else None
     min_k = int(np.argmax(solvable)) + 1 if solvable.any() else None
-    failing_k = min_k - 1 if min_k else len(solvable)  # the last k for which there is a witness, 0 if there is none
-    shown = max(max_k, min_k or len(solvable), best_k or 0)
-    wrong = tuple(decision for p in passes for decision in p.wrong_decisions)[:shown]
+    wrong = tuple(decision for p in passes for decision in p.wrong_decisions)
+    failing_k = min_k - 1 if min_k else len(solvable)  # the last k before min k, of which there is a witness
+    shown = max(min(max_k, len(solvable)), min_k or len(solvable), best_k or 0)
     num_states = count_reachable(mdp, question.sets)
-    resolution = relative_roundoff(horizon, mdp.num_actions, _max_outcomes(mdp))
+    resolution = relative_roundoff(horizon, mdp.num_actions, mdp.max_outcomes)
     return Analysis(
         env_id=mdp.name,
         horizon=horizon,
@@ -94,83 +101,102 @@ def analyze(
         effective_horizons=_where(solvable, horizons)[:shown],
         effective_horizon=float(horizons[best_k - 1]) if best_k else None,
         effective_horizon_k=best_k,
+        searched_k=len(solvable),
         settled=settled,
-        effective_planning_window=planning_window(
-            mdp, horizon=horizon, search_k=search_k, discount=discount, sets=question.sets
-        ),
+        effective_planning_window=_planning_window(question),
         resolution=resolution,
-        bounds=_bounds(best_k, horizon, mdp.num_actions, num_states, gaps, epsilon, delta),
-        wrong_decisions=wrong,
-        witness=witness(mdp, failing_k, horizon=horizon, discount=discount) if failing_k else None,
+        bounds=_bounds(mdp, best_k, horizon, num_states, gaps, (epsilon, delta), feature_dimension, pseudo_dimension),
+        wrong_decisions=wrong[:shown],
+        witness=_witness(question, failing_k, wrong[failing_k - 1]) if failing_k else None,
     )
 
 
-def _search(question: _Question, max_k: int, search_k: int, scale: float) -> tuple[list[Sweep], bool]:
-    """Passes over k = 1..max_k and then over larger k, until no larger k can change min k or H̄; and whether it got there.
-
-    Δ_k ≤ 1 gives H̄_k ≥ k, and Δ_k ≤ the tail gap of every earlier pass (see `Sweep`) gives more.
-    """
-    mdp, passes, best = question.mdp, [], math.inf
-    first_k, last_k = 1, max_k
-    while True:
-        result = sweep(
-            mdp, question.horizon, max_k=last_k, first_k=first_k, discount=question.discount, sets=question.sets
-        )
-        passes.append(result)
-        horizons = _effective_horizons(result.solvable, _normalised(result.gaps, scale), mdp.num_actions, first_k)
-        best = min(best, float(horizons.min()))
-        tail = float(_normalised(np.array([result.tail_gap]), scale)[0])
-        least_to_come = last_k + 1 + 2 * math.log(1 / tail, mdp.num_actions)
-        if last_k == question.horizon or best <= least_to_come:
-            return passes, True
-        first_k, last_k = last_k + 1, min(last_k + min(last_k, SEARCH_STRIDE), question.horizon)
-        if last_k > search_k or not fits_in_memory(mdp, last_k, last_k - first_k + 1):
-            return passes, False
-
-
 def planning_window(
-    mdp: TabularMDP,
-    *,
-    horizon: int | None = None,
-    search_k: int | None = None,
-    discount: float = 1.0,
-    sets: ReachableSets | None = None,
+    mdp: TabularMDP, *, horizon: int | None = None, search_k: int | None = None, discount: float = 1.0
 ) -> int | None:
     """The effective planning window: the least k for which greedy on k steps of value iteration from the rewards is optimal.
 
     None if `search_k` or the memory ended the search before.
     """
-    horizon = check_horizon(mdp, horizon)
-    sets = sets or reachable_sets(mdp, horizon)
-    first_k, last_k = 1, min(8, horizon)
-    while True:
-        result = sweep(
-            mdp,
-            horizon,
-            max_k=last_k,
-            first_k=first_k,
-            random_base=False,
-            with_returns=False,
-            discount=discount,
-            sets=sets,
-        )
-        if result.solvable.any():  # at the latest with k = T, where the sequence has become Q*
-            return first_k + int(np.argmax(result.solvable))
-        first_k, last_k = last_k + 1, min(last_k + SEARCH_STRIDE, horizon)
-        if last_k > (search_k or horizon) or not fits_in_memory(mdp, last_k, last_k - first_k + 1):
-            return None
+    return _planning_window(_ask(mdp, horizon, 1, search_k, discount))
 
 
 def witness(mdp: TabularMDP, k: int, *, horizon: int | None = None, discount: float = 1.0) -> Witness | None:
     """The earliest evidence that some policy greedy on Q^k is not optimal; None if the MDP is k-QVI-solvable."""
+    question = _ask(mdp, horizon, k, None, discount)
+    found = sweep(mdp, question.horizon, max_k=k, first_k=k, with_returns=False, discount=discount, sets=question.sets)
+    return _witness(question, k, found.wrong_decisions[0])
+
+
+def _ask(mdp: TabularMDP, horizon: int | None, max_k: int, search_k: int | None, discount: float) -> _Question:
+    """The question, refused where it makes no sense."""
     horizon = check_horizon(mdp, horizon)
-    decision = sweep(mdp, horizon, max_k=k, first_k=k, with_returns=False, discount=discount).wrong_decisions[0]
+    if max_k < 1 or (search_k is not None and search_k < 1):
+        name, wrong = ("max_k", max_k) if max_k < 1 else ("search_k", search_k)
+        raise InvalidMDP(f"{name} {wrong} is below 1; Q^1 is the first Q-function to look at")
+    if not 0 < discount <= 1:
+        raise InvalidMDP(f"discount {discount} is not in (0, 1]")
+    if horizon * float(np.abs(mdp.rewards).max()) > LARGEST_TOTAL:
+        raise InvalidMDP(f"total rewards may exceed {LARGEST_TOTAL:g}; divide the rewards by a constant")
+    if mdp.num_actions < 2:
+        raise InvalidMDP(
+            "the MDP has one action only; there is nothing to choose, and the effective horizon needs A ≥ 2"
+        )
+    last_k = horizon if search_k is None else min(max(search_k, max_k), horizon)
+    return _Question(mdp, horizon, discount, reachable_sets(mdp, horizon), last_k)
+
+
+def _search(question: _Question, max_k: int) -> tuple[list[Sweep], bool]:
+    """Passes until no larger k can change min k or H̄; and whether it got there.
+
+    Δ_k ≤ 1 gives H̄_k ≥ k, and Δ_k ≤ the tail gap of every earlier pass (see `Sweep`) gives more.
+    """
+    mdp, best = question.mdp, math.inf
+    found: list[Sweep] = []
+
+    def run(first_k: int, last_k: int) -> Sweep:
+        return sweep(
+            mdp, question.horizon, max_k=last_k, first_k=first_k, discount=question.discount, sets=question.sets
+        )
+
+    for first_k, last_k, result in question.passes(max_k, run):
+        found.append(result)
+        scale = result.return_range[1] - result.return_range[0]
+        horizons = _effective_horizons(result.solvable, _normalised(result.gaps, scale), mdp.num_actions, first_k)
+        best = min(best, float(horizons.min()))
+        tail = float(_normalised(np.array([result.tail_gap]), scale)[0])
+        least_to_come = last_k + 1 - 2 * math.log(tail) / math.log(mdp.num_actions)
+        if last_k == question.horizon or best <= least_to_come:
+            return found, True
+    return found, False
+
+
+def _planning_window(question: _Question) -> int | None:
+    def run(first_k: int, last_k: int) -> Sweep:
+        return sweep(
+            question.mdp,
+            question.horizon,
+            max_k=last_k,
+            first_k=first_k,
+            random_base=False,
+            with_returns=False,
+            discount=question.discount,
+            sets=question.sets,
+        )
+
+    for first_k, _, result in question.passes(SEARCH_STRIDE, run):
+        if result.solvable.any():  # at the latest with k = T, where the sequence has become Q*
+            return first_k + int(np.argmax(result.solvable))
+    return None
+
+
+def _witness(question: _Question, k: int, decision: Decision | None) -> Witness | None:
     if decision is None:
         return None
+    mdp = question.mdp
     path = path_to(mdp, decision.state, steps=decision.t)
-    q, optimal_q = q_values(mdp, decision, horizon, k=k, discount=discount)
+    (q, greedy), (optimal_q, optimal) = look_at(mdp, decision, question.horizon, k=k, discount=question.discount)
     previous = path[-1] if mdp.stickiness and path else None
-    roundoff = relative_roundoff(horizon - decision.t, mdp.num_actions, _max_outcomes(mdp))
     return Witness(
         k=k,
         t=decision.t,
@@ -179,8 +205,8 @@ def witness(mdp: TabularMDP, k: int, *, horizon: int | None = None, discount: fl
         path=tuple(path),
         q=_of_state(q, previous, mdp.stickiness),
         optimal_q=_of_state(optimal_q, previous, mdp.stickiness),
-        greedy_actions=_largest(q, roundoff),
-        optimal_actions=_largest(optimal_q, roundoff),
+        greedy_actions=tuple(np.flatnonzero(greedy).tolist()),
+        optimal_actions=tuple(np.flatnonzero(optimal).tolist()),
     )
 
 
@@ -189,14 +215,6 @@ def _of_state(executed: np.ndarray, previous: int | None, stickiness: float) -> 
     if previous is None:
         return tuple(executed.tolist())
     return tuple(((1 - stickiness) * executed + stickiness * executed[previous]).tolist())
-
-
-def _largest(q: np.ndarray, roundoff: float) -> tuple[int, ...]:
-    return tuple(np.flatnonzero(q.max() - q <= roundoff * (np.abs(q) + abs(q.max()))).tolist())
-
-
-def _max_outcomes(mdp: TabularMDP) -> int:
-    return 1 if mdp.outcomes is None else int(np.diff(mdp.outcomes.indptr).max())
 
 
 def _normalised(gaps: np.ndarray, scale: float) -> np.ndarray:
@@ -221,22 +239,29 @@ def _where(solvable: np.ndarray, values: np.ndarray) -> tuple[float | None, ...]
 
 
 def _bounds(
-    k: int | None, horizon: int, num_actions: int, num_states: int, gaps: np.ndarray, epsilon: float, delta: float
-) -> dict[str, float]:
-    """The bounds that need no features: GORP's, and SQIRL's and strategic exploration's for the tabular class."""
-    accuracy = {"epsilon": epsilon, "delta": delta}
-    if k is None:
-        return accuracy
-    gap = float(gaps[k - 1])
-    tabular, *_ = bounds.table_of_bounds(
-        k=k, horizon=horizon, num_actions=num_actions, num_states=num_states, gap=gap, epsilon=epsilon
-    )
-    assert tabular.sqirl is not None and tabular.strategic is not None
-    return {
-        **accuracy,
-        "k": k,
-        "gorp": bounds.gorp_bound(k=k, horizon=horizon, num_actions=num_actions, gap=gap, delta=delta),
-        "sqirl_theorem": bounds.sqirl_bound(
+    mdp: TabularMDP,
+    k: int | None,
+    horizon: int,
+    num_states: int,
+    gaps: np.ndarray,
+    accuracy: tuple[float, float],
+    feature_dimension: float | None,
+    pseudo_dimension: float | None,
+) -> Bounds | None:
+    """The bounds of the k that attains the effective horizon; GORP's only where its lemma holds, in deterministic MDPs."""
+    if k is None or not gaps[k - 1] > 0:
+        return None
+    epsilon, delta = accuracy
+    gap, num_actions = float(gaps[k - 1]), mdp.num_actions
+    deterministic = mdp.transitions is not None and not mdp.stickiness
+    return Bounds(
+        k=k,
+        epsilon=epsilon,
+        delta=delta,
+        gorp=bounds.gorp_bound(k=k, horizon=horizon, num_actions=num_actions, gap=gap, delta=delta)
+        if deterministic
+        else None,
+        sqirl=bounds.sqirl_bound(
             k=k,
             horizon=horizon,
             num_actions=num_actions,
@@ -245,6 +270,14 @@ def _bounds(
             delta=delta,
             hypotheses=bounds.finite_pseudo_dimension(num_states * num_actions),
         ),
-        "sqirl_tabular": tabular.sqirl,
-        "strategic_tabular": tabular.strategic,
-    }
+        table=bounds.table_of_bounds(
+            k=k,
+            horizon=horizon,
+            num_actions=num_actions,
+            num_states=num_states,
+            gap=gap,
+            epsilon=epsilon,
+            feature_dimension=feature_dimension,
+            pseudo_dimension=pseudo_dimension,
+        ),
+    )

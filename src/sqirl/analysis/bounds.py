@@ -31,8 +31,11 @@ def finite_pseudo_dimension(d: float) -> VCType:
 
 
 def lipschitz_parameters(d: int, *, radius: float, lipschitz: float) -> VCType:
-    """Q_θ Lipschitz in θ ∈ R^d with |θ| ≤ radius: O((4·radius·lipschitz / ε)^d) (second example of appendix A)."""
-    return VCType(d, 4 * radius * lipschitz)
+    """Q_θ Lipschitz in θ ∈ R^d with |θ| ≤ radius (second example of appendix A).
+
+    (1 + 4·radius·lipschitz / ε)^d is at most ((1 + 4·radius·lipschitz) / ε)^d for ε ≤ 1.
+    """
+    return VCType(d, 1 + 4 * radius * lipschitz)
 
 
 def log_cover_of_pseudo_dimension(d: float, epsilon: float, *, constant: float = 1.0) -> float:
@@ -72,12 +75,21 @@ def least_squares_complexity(
     return constant * (regression + iteration)
 
 
+def _log_power(k: int, num_actions: int, gap: float) -> float:
+    """log A^H̄_k = log(A^k / Δ_k²); in logarithms, since either may leave the range of floats."""
+    return k * math.log(num_actions) - 2 * math.log(gap)
+
+
+def _exp(logarithm: float) -> float:
+    return math.exp(logarithm) if logarithm < 709 else math.inf
+
+
 def gorp_bound(
     *, k: int, horizon: int, num_actions: int, gap: float, delta: float = DELTA, constant: float = 1.0
 ) -> float:
     """C·k·T²·A^H̄_k·log(T·A / δ): GORP in deterministic MDPs (the lemma after the definition of H̄)."""
-    power = num_actions**k / gap**2  # A^H̄_k
-    return constant * k * horizon**2 * power * math.log(horizon * num_actions / delta)
+    rest = constant * k * horizon**2 * math.log(horizon * num_actions / delta)
+    return _exp(_log_power(k, num_actions, gap) + math.log(rest))
 
 
 def sqirl_episodes(
@@ -92,8 +104,9 @@ def sqirl_episodes(
     constant: float = 1.0,
 ) -> float:
     """m of the main theorem: C·k·T·α^(2(k-1))·A^k·D / (Δ²·ε) · log(k·T·α·A·D / (Δ·ε)), D = `complexity`."""
-    leading = k * horizon * blowup ** (2 * (k - 1)) * num_actions**k * complexity / (gap**2 * epsilon)
-    return constant * leading * math.log(k * horizon * blowup * num_actions * complexity / (gap * epsilon))
+    inner = math.log(k * horizon * blowup * num_actions * complexity / epsilon) - math.log(gap)
+    rest = math.log(constant * k * horizon * complexity / epsilon) + 2 * (k - 1) * math.log(blowup) + math.log(inner)
+    return _exp(_log_power(k, num_actions, gap) + rest)
 
 
 def sqirl_bound(
@@ -152,7 +165,7 @@ def table_of_bounds(
 ) -> tuple[BoundRow, ...]:
     """The paper's table of bounds for one MDP. Rows whose dimension is not given are left out."""
     T, A, S = horizon, num_actions, num_states
-    leading = k * T**3 * A**k / gap**2 / epsilon  # k·T³·A^H̄_k / ε
+    leading = _exp(_log_power(k, A, gap) + math.log(k * T**3 / epsilon))  # k·T³·A^H̄_k / ε
     rows = [BoundRow("tabular", T * S * A / epsilon**2, leading * S * A)]
     if feature_dimension is not None:
         d = feature_dimension

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sqirl.analysis.bounds import BoundRow
 from sqirl.analysis.sweep import Decision
 
 
@@ -29,15 +31,32 @@ class Witness:
     optimal_actions: tuple[int, ...]
 
     def __str__(self) -> str:
-        wrong = sorted(set(self.greedy_actions) - set(self.optimal_actions))
-        loss = max(self.optimal_q) - self.optimal_q[wrong[0]]
+        wrong = sorted(set(self.greedy_actions) - set(self.optimal_actions))[0]
+        loss = max(self.optimal_q) - self.optimal_q[wrong]
         after = f" after action {self.previous_action}" if self.previous_action is not None else ""
+        optimal = ", ".join(map(str, self.optimal_actions))
         return (
-            f"Greedy on Q^{self.k} fails: {self.t} steps in, in state {self.state}{after}, it may take action {wrong[0]} "
-            f"(Q^{self.k} {self.q[wrong[0]]:.6g}), but only {_listed(self.optimal_actions)} "
-            f"{'is' if len(self.optimal_actions) == 1 else 'are'} optimal: it loses {loss:.3g}.\n"
+            f"Greedy on Q^{self.k} fails: {self.t} steps in, in state {self.state}{after}, it may take action {wrong} "
+            f"(Q^{self.k} {self.q[wrong]:.6g}), but only {optimal} {'is' if len(self.optimal_actions) == 1 else 'are'} optimal: "
+            f"it loses {f'{loss:.3g}' if loss > 0 else 'less than a rounding of the values'}.\n"
             f"  executed actions to get there: {' '.join(map(str, self.path)) or '(none)'}"
         )
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Timesteps that suffice at the k of the effective horizon, up to constants; None where a bound does not apply.
+
+    `gorp` is for deterministic MDPs, `sqirl` is the main theorem's for the tabular class, and `table` has the paper's
+    leading terms beside those of strategic exploration.
+    """
+
+    k: int
+    epsilon: float
+    delta: float
+    gorp: float | None
+    sqirl: float | None
+    table: tuple[BoundRow, ...]
 
 
 @dataclass(frozen=True)
@@ -48,10 +67,10 @@ class Analysis:
     have. `gaps` is Δ_k as defined, over all reachable times and states; `decisive_gaps` looks only where a policy greedy
     on Q^k goes and only at actions that are not optimal. A gap is at most 1, also where no two actions differ.
 
-    Values that differ by less than their rounding error (relative: at most `resolution`) count as equal. "Not solvable"
-    is therefore certain; "solvable" means that no loss is larger than rounding, and a gap near `resolution` may hide
-    finer ones. `settled` tells that the search for min k and for the effective horizon went as far as it takes; else both
-    are of the k looked at, and None if none of these is solvable.
+    Values that differ by less than their rounding error count as equal: relative to how far they are above the worst or
+    below the best possible total, whichever is nearer, at most `resolution`. `settled` tells that the search for min k and
+    for the effective horizon went as far as it takes; else both are of the k up to `searched_k`, and None if none of these
+    is solvable.
     """
 
     env_id: str
@@ -73,10 +92,11 @@ class Analysis:
     effective_horizons: tuple[float | None, ...]
     effective_horizon: float | None
     effective_horizon_k: int | None
+    searched_k: int
     settled: bool
     effective_planning_window: int | None
     resolution: float
-    bounds: Mapping[str, float]
+    bounds: Bounds | None
     wrong_decisions: tuple[Decision | None, ...] = ()
     witness: Witness | None = None
 
@@ -86,10 +106,9 @@ class Analysis:
         return None if self.effective_horizon_k is None else self.gaps[self.effective_horizon_k - 1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as `sqirl analyze --json` prints them."""
-        record = asdict(self)
-        record["bounds"] = dict(self.bounds)
-        return record
+        """Plain values, as `sqirl analyze --json` prints them; a bound beyond the range of floats is None."""
+        plain: dict[str, Any] = _without_infinity(asdict(self))
+        return plain
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Analysis:
@@ -98,10 +117,13 @@ class Analysis:
         fields["wrong_decisions"] = tuple(d and Decision(**d) for d in record["wrong_decisions"])
         if record["witness"]:
             fields["witness"] = Witness(**_with_tuples(record["witness"]))
+        if record["bounds"]:
+            table = tuple(BoundRow(**row) for row in record["bounds"]["table"])
+            fields["bounds"] = Bounds(**{**record["bounds"], "table": table})
         return cls(**fields)
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=1)
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False)
 
     def __str__(self) -> str:
         kind = f"sticky {self.sticky:g}" if self.sticky else "not sticky"
@@ -122,23 +144,24 @@ class Analysis:
         return "\n".join(lines)
 
     def _verdict(self) -> list[str]:
-        looked = len(self.solvable)
-        min_k = str(self.min_k) if self.min_k else f"> {looked}"
+        min_k = str(self.min_k) if self.min_k else f"> {self.searched_k}"
         if self.effective_horizon is None:
             reach = "effective horizon unknown"
         else:
             sign = "" if self.settled else "≤ "
             reach = f"effective horizon {sign}{self.effective_horizon:.2f} (k = {self.effective_horizon_k})"
-        share = str(self.approx_min_k) if self.approx_min_k else f"> {looked}"
+        share = str(self.approx_min_k) if self.approx_min_k else f"> {self.searched_k}"
         window = self.effective_planning_window or "unknown"
         lines = [f"  min k {min_k} (for 95 % of the optimal return: {share})   {reach}   planning window {window}"]
         if not self.settled:
-            lines.append(f"  the search stopped at k = {looked}, where a limit or the memory ended it")
-        if "gorp" in self.bounds:
-            lines.append(
-                f"  steps that suffice, up to constants: GORP {self.bounds['gorp']:.1e} (if deterministic)   "
-                f"SQIRL {self.bounds['sqirl_tabular']:.1e}   strategic exploration {self.bounds['strategic_tabular']:.1e}"
-            )
+            lines.append(f"  the search ended at k = {self.searched_k}, by its limit or for want of memory")
+        if self.bounds is not None:
+            rows = [
+                f"{row.setting} {_steps(row.sqirl)} (strategic exploration {_steps(row.strategic)})"
+                for row in self.bounds.table
+            ]
+            gorp = f"GORP {_steps(self.bounds.gorp)}, " if self.bounds.gorp is not None else ""
+            lines.append(f"  steps that suffice, up to constants: {gorp}SQIRL {', '.join(rows)}")
         return lines
 
     def _rows(self) -> list[str]:
@@ -162,8 +185,17 @@ def _shown(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _listed(actions: tuple[int, ...]) -> str:
-    return ", ".join(map(str, actions))
+def _steps(value: float | None) -> str:
+    return "-" if value is None else "beyond count" if math.isinf(value) else f"{value:.1e}"
+
+
+def _without_infinity(value: Any) -> Any:
+    """The same nested value with None for what JSON cannot say."""
+    if isinstance(value, dict):
+        return {key: _without_infinity(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_infinity(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _with_tuples(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sqirl.analysis import kernels
-from sqirl.analysis.kernels import BASE, OPTIMAL, WORST, Dynamics, Step
-from sqirl.analysis.rounding import relative_roundoff
-from sqirl.mdp.convert import to_stochastic
+from sqirl.analysis.kernels import BASE, OPTIMAL, Dynamics, Step
+from sqirl.analysis.rounding import bound_error, relative_roundoff, totals_are_exact
 from sqirl.mdp.reach import ReachableSets, reachable_sets
 from sqirl.mdp.tabular import TabularMDP
 
@@ -34,6 +33,7 @@ class Sweep:
     optimal: float
     worst: float
     base: float  # the random policy's return, or 0 where the base is no policy
+    return_range: tuple[float, float]  # least and greatest total reward that an episode can have at all, luck included
     greedy: np.ndarray  # (n,) worst return over the policies greedy on Q^k; empty if it was not asked for
     gaps: np.ndarray  # (n,) Δ_k over all reachable times and states; inf where every action is greedy
     decisive_gaps: np.ndarray  # (n,) the same where a greedy policy goes, against actions that are not optimal
@@ -63,21 +63,24 @@ def sweep(
 
     With `random_base=False` the sequence starts from the rewards instead of the random policy's Q-function.
     """
-    layers = _Layers(mdp, max_k, first_k, discount, random_base=random_base, with_returns=with_returns)
+    layers = _Layers(mdp, horizon, max_k, first_k, discount, random_base=random_base, with_returns=with_returns)
     sets = sets or reachable_sets(mdp, horizon)
     gaps, tail_gap = np.full(layers.num_kept, np.inf), np.inf
     for t in reversed(range(horizon)):
         gaps = np.minimum(gaps, layers.step_back(sets.states(t), t, horizon))
         if horizon - t <= max_k:
             tail_gap = gaps[-1]
-    U, D = layers.U[mdp.start_states, 0], layers.D[mdp.start_states, 0]
-    at_start = mdp.start_probabilities @ U
-    margins = D.min(axis=0)
+    start = mdp.start_states
+    low, values, margins = layers.low[start], layers.U[start, 0], layers.D[start, 0].min(axis=0)
+    expected = mdp.start_probabilities @ values
+    least = float(mdp.start_probabilities @ low)
+    worst = 2 * (max_k + 1)
     return Sweep(
-        optimal=float(at_start[OPTIMAL]),
-        worst=float(at_start[WORST]),
-        base=float(at_start[BASE]),
-        greedy=at_start[max_k + 2 :],
+        optimal=least + float(expected[OPTIMAL]),
+        worst=float(expected[worst]),
+        base=least + float(expected[BASE]) if random_base else 0.0,
+        return_range=(float(low.min()), float(layers.high[start].max())),
+        greedy=expected[worst + 1 :],
         gaps=gaps,
         decisive_gaps=np.maximum(margins, 0),
         wrong_decisions=tuple(_decode(margin, mdp.num_states, horizon) for margin in margins.tolist()),
@@ -85,17 +88,24 @@ def sweep(
     )
 
 
-def q_values(
+def look_at(
     mdp: TabularMDP, decision: Decision, horizon: int, *, k: int, discount: float = 1.0
-) -> tuple[np.ndarray, np.ndarray]:
-    """(A,) Q^k and (A,) Q* of *executing* each action at that time and state (X of `kernels`; see there for stickiness)."""
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """At that time and state, for Q^k and for Q*: (A,) the value of *executing* each action, and (A,) bool which are best.
+
+    See `kernels` for what executing means where actions are sticky.
+    """
     remaining = horizon - decision.t
-    layers = _Layers(mdp, k, k, discount, with_returns=False)
+    layers = _Layers(mdp, remaining, k, k, discount, with_returns=False)
     sets = reachable_sets(mdp, remaining, start=np.array([decision.state]))
     for t in reversed(range(1, remaining)):
         layers.step_back(sets.states(t), t, remaining)
-    X = kernels.q_rows(layers.dynamics, decision.state, remaining == 1, layers.U, layers.U.shape[1])
-    return X[:, k + 1].copy(), X[:, OPTIMAL].copy()
+    step = layers.step(0, remaining)
+    arrays = layers.low, layers.high, layers.U, layers.D
+    at_k, at_optimal = (
+        kernels.look_at_row(layers.dynamics, decision.state, step, *arrays, column) for column in (k, OPTIMAL)
+    )
+    return at_k, at_optimal
 
 
 def value(
@@ -106,7 +116,10 @@ def value(
     discount: float = 1.0,
     sets: ReachableSets | None = None,
 ) -> float:
-    """The return of the best, the random or the worst policy alone (`rule` MAXIMUM, MEAN or MINIMUM)."""
+    """The return of the best, the random or the worst policy alone (`rule` MAXIMUM, MEAN or MINIMUM).
+
+    For whoever needs no more than that: many times faster than `sweep`.
+    """
     dynamics = dynamics_of(mdp, discount)
     slots = mdp.num_actions if mdp.stickiness else 1
     V, V_next = _two((mdp.num_states, slots))
@@ -119,37 +132,10 @@ def value(
     return float(mdp.start_probabilities @ V[mdp.start_states, 0])
 
 
-def return_range(mdp: TabularMDP, horizon: int, *, discount: float, sets: ReachableSets) -> tuple[float, float]:
-    """The least and the greatest total reward that an episode can have at all: what normalises returns to [0, 1].
-
-    The paper assumes that the total reward lies in [0, 1] almost surely, so luck counts: these are extremes over actions and
-    outcomes, not over expected returns. Sticky actions change nothing, since any action can be executed at any step.
-    """
-    outcomes = to_stochastic(mdp).outcomes
-    assert outcomes is not None
-    low, high, low_next, high_next = (np.empty(mdp.num_states) for _ in range(4))
-    for t in reversed(range(horizon)):
-        low, low_next, high, high_next = low_next, low, high_next, high
-        kernels.extremes_step(
-            sets.states(t),
-            mdp.num_actions,
-            outcomes.indptr,
-            outcomes.next_states,
-            outcomes.rewards,
-            discount,
-            t == horizon - 1,
-            low_next,
-            high_next,
-            low,
-            high,
-        )
-    return float(low[mdp.start_states].min()), float(high[mdp.start_states].max())
-
-
 def fits_in_memory(mdp: TabularMDP, max_k: int, num_kept: int) -> bool:
     """Can a pass over Q^1..Q^max_k that keeps `num_kept` of them be held in the memory that is free now?"""
     slots = mdp.num_actions if mdp.stickiness else 1
-    columns = 2 * (max_k + 2) + 2 * num_kept  # U, B at worst, and D
+    columns = 2 * (max_k + 1) + 1 + 2 * num_kept  # U and D
     needed = 2 * 8 * mdp.num_states * slots * columns  # two layers of float64
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -159,11 +145,12 @@ def fits_in_memory(mdp: TabularMDP, max_k: int, num_kept: int) -> bool:
 
 
 class _Layers:
-    """The two layers of U, B and D that a pass keeps, and the step from one to the other."""
+    """The two layers of lo, hi, U and D that a pass keeps, and the step from one to the other."""
 
     def __init__(
         self,
         mdp: TabularMDP,
+        horizon: int,
         max_k: int,
         first_k: int,
         discount: float,
@@ -174,35 +161,48 @@ class _Layers:
         self.dynamics = dynamics_of(mdp, discount)
         self.stickiness, self.random_base, self.with_returns = mdp.stickiness, random_base, with_returns
         self.max_k, self.first_k, self.num_kept = max_k, first_k, max_k - first_k + 1
-        slots = mdp.num_actions if mdp.stickiness else 1
-        signs = np.sign(mdp.rewards if mdp.outcomes is None else mdp.outcomes.rewards)
-        signed = bool((signs > 0).any() and (signs < 0).any())
-        self.magnitudes = _magnitudes(mdp, self.dynamics) if signed else self.dynamics
-        self.max_outcomes = 1 if mdp.outcomes is None else int(np.diff(mdp.outcomes.indptr).max())
-        S = mdp.num_states
-        self.U, self._U = _two((S, slots, max_k + 2 + (self.num_kept if with_returns else 0)))
-        self.B, self._B = _two((S if signed else 0, slots, max_k + 2))
-        self.D, self._D = _two((S, slots, self.num_kept))
+        self.max_outcomes = mdp.max_outcomes
+        rewards = mdp.rewards if mdp.outcomes is None else mdp.outcomes.rewards
+        self._exact = totals_are_exact(rewards, horizon, discount)
+        self._largest_reward = float(np.abs(rewards).max())
+        self._signed = bool((rewards > 0).any() and (rewards < 0).any())
+        self._largest_low = self._largest_high = self._height_error = self._shortfall_error = 0.0
+        size, slots = mdp.num_states, mdp.num_actions if mdp.stickiness else 1
+        self.low, self._low = _two((size,))
+        self.high, self._high = _two((size,))
+        self.U, self._U = _two((size, slots, 2 * (max_k + 1) + 1 + (self.num_kept if with_returns else 0)))
+        self.D, self._D = _two((size, slots, self.num_kept))
 
-    def step_back(self, states: np.ndarray, t: int, horizon: int) -> np.ndarray:
-        """Move from layer t + 1 to layer t; the least gap of each Q^k among `states`."""
-        self.U, self._U = self._U, self.U
-        self.B, self._B = self._B, self.B
-        self.D, self._D = self._D, self.D
+    def step(self, t: int, horizon: int) -> Step:
         remaining = horizon - t
-        step = Step(
+        roundoff = relative_roundoff(remaining, self.dynamics.rewards.shape[1], self.max_outcomes)
+        return Step(
             num_k=self.max_k,
             first_k=self.first_k,
             with_returns=self.with_returns,
             random_base=self.random_base,
             stickiness=self.stickiness if t else 0.0,  # the first action has none before it to repeat
             is_last=remaining == 1,
-            roundoff=relative_roundoff(remaining, self.dynamics.rewards.shape[1], self.max_outcomes),
             remaining=remaining,
+            roundoff=roundoff,
+            height_error=self._height_error,
+            shortfall_error=self._shortfall_error,
+            reward_error=roundoff * remaining * self._largest_reward if self._signed else 0.0,
         )
-        least: np.ndarray = kernels.sweep_step(
-            states, self.dynamics, self.magnitudes, step, self._U, self._B, self._D, self.U, self.B, self.D
-        )
+
+    def step_back(self, states: np.ndarray, t: int, horizon: int) -> np.ndarray:
+        """Move from layer t + 1 to layer t; the least gap of each Q^k among `states`."""
+        self.low, self._low = self._low, self.low
+        self.high, self._high = self._high, self.high
+        self.U, self._U = self._U, self.U
+        self.D, self._D = self._D, self.D
+        before, after = (self._low, self._high, self._U, self._D), (self.low, self.high, self.U, self.D)
+        if not self._exact:
+            self._height_error += bound_error(self._largest_low, self._largest_reward)
+            self._shortfall_error += bound_error(self._largest_high, self._largest_reward)
+        least: np.ndarray = kernels.sweep_step(states, self.dynamics, self.step(t, horizon), *before, *after)
+        self._largest_low = float(np.abs(self.low[states]).max(initial=0.0))
+        self._largest_high = float(np.abs(self.high[states]).max(initial=0.0))
         return least
 
 
@@ -213,21 +213,12 @@ def _two(shape: tuple[int, ...]) -> Iterator[np.ndarray]:
 def dynamics_of(mdp: TabularMDP, discount: float) -> Dynamics:
     """The MDP as the kernels take it."""
     if mdp.transitions is not None:
-        empty = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
+        empty = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0), np.empty(0)
         return Dynamics(True, mdp.transitions, mdp.rewards, *empty, float(discount))
     outcomes = mdp.outcomes
     assert outcomes is not None
-    arrays = outcomes.indptr, outcomes.next_states, outcomes.probabilities
+    arrays = outcomes.indptr, outcomes.next_states, outcomes.probabilities, outcomes.rewards
     return Dynamics(False, np.empty((0, 0), np.int32), mdp.rewards, *arrays, float(discount))
-
-
-def _magnitudes(mdp: TabularMDP, dynamics: Dynamics) -> Dynamics:
-    """The same dynamics with absolute rewards: their values bound the rounding errors of values that may cancel."""
-    if mdp.outcomes is None:
-        return dynamics._replace(rewards=np.abs(mdp.rewards))
-    weighted = np.append(mdp.outcomes.probabilities * np.abs(mdp.outcomes.rewards), 0.0)
-    absolute = np.add.reduceat(weighted, mdp.outcomes.indptr[:-1]).reshape(mdp.rewards.shape)
-    return dynamics._replace(rewards=absolute)
 
 
 def _decode(margin: float, num_states: int, horizon: int) -> Decision | None:

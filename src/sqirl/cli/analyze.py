@@ -20,7 +20,7 @@ def command(
     horizon: Annotated[int | None, typer.Option(help="Steps of an episode (default: the env's own).")] = None,
     max_k: Annotated[int, typer.Option(help="Look at Q^1..Q^K at least.")] = 5,
     search_k: Annotated[
-        int | None, typer.Option(help="Give up the search for min k beyond this k (default: never).")
+        int | None, typer.Option(help="Give up the search for min k beyond this k (default: never).", min=1)
     ] = None,
     discount: Annotated[float, typer.Option(help="Discount factor.")] = 1.0,
     max_states: Annotated[
@@ -72,8 +72,9 @@ def _open(env: str, sticky: float | None, horizon: int | None, max_states: int) 
 
 def _draw_witness(mdp: TabularMDP, analysis: Analysis, path: Path) -> None:
     from sqirl.errors import SqirlError
+    from sqirl.mdp.trace import picture_after
     from sqirl.report.plots import plot_witness, save_figure
 
     if analysis.witness is None:
-        raise SqirlError(f"{analysis.env_id} is 1-QVI-solvable: there is no state where greedy goes wrong to draw")
-    save_figure(plot_witness(analysis, mdp.render(analysis.witness.state)), path)
+        raise SqirlError(f"{analysis.env_id} is 1-QVI-solvable: there is no failure before min k to draw")
+    save_figure(plot_witness(analysis, picture_after(mdp, analysis.witness.path)), path)

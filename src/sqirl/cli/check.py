@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import Annotated
 
@@ -19,7 +21,8 @@ def command(
     """Prove on random walks that an env can be saved, restored and enumerated, or name the first counter-example."""
     from sqirl.envs.checking import check_env
 
-    report = check_env(env, steps=steps)
+    with redirect_stdout(sys.stderr):  # what the env itself prints is no result
+        report = check_env(env, steps=steps)
     print(json.dumps(asdict(report), indent=1) if as_json else report)
     if report.problem is not None:
         raise typer.Exit(1)

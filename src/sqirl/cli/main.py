@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any, NoReturn
 
 import typer
@@ -34,6 +35,7 @@ app.command("check")(check.command)
 
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake is one line on stderr and an exit code, never a traceback."""
+    warnings.showwarning = lambda message, *_: print(f"sqirl: note: {message}", file=sys.stderr)
     try:
         arguments = sys.argv[1:] if arguments is None else arguments
         code = app(args=arguments or ["--help"], standalone_mode=False) or 0
@@ -45,7 +47,10 @@ def run(arguments: list[str] | None = None) -> None:
     except _USAGE_ERROR as error:
         _stop(f"{error.format_message().rstrip('.')}; `sqirl --help` tells more", error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        _stop("interrupted; nothing was written", INTERRUPTED)
+        _stop(
+            "interrupted; nothing is left half-written, and a build goes on when the command is given again",
+            INTERRUPTED,
+        )
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone, as `| head` does
     except OSError as error:

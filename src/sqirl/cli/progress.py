@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 
 from sqirl.mdp.build import BuildProgress
 
 
 @contextmanager
 def build_display(name: str) -> Iterator[Callable[[BuildProgress], None]]:
-    """A live line for one build: depth, states, frontier and speed."""
+    """A live line for one build: depth, states, frontier and speed. What the env itself prints goes to stderr meanwhile."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -22,7 +22,10 @@ def build_display(name: str) -> Iterator[Callable[[BuildProgress], None]]:
         TextColumn("{task.fields[text]}"),
         TimeElapsedColumn(),
     ]
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
+    with (
+        redirect_stdout(sys.stderr),
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display,
+    ):
         task = display.add_task(name, total=1.0, text="starting")
 
         def show(progress: BuildProgress) -> None:

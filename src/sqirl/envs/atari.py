@@ -1,7 +1,7 @@
 """Atari games of the Arcade Learning Environment as restorable games and as Gymnasium envs.
 
-The emulator runs without sticky actions of its own, because these are not part of its saved state; `GameEnv` and the sticky view of
-an MDP bring them. After a restore the emulator shows a stale screen until the next act, so a snapshot holds the screen too.
+The emulator runs without sticky actions of its own, because these are not part of its saved state; `GameEnv` and the sticky
+view of an MDP bring them. After a restore the emulator shows a stale screen until the next act, so a snapshot holds the screen too.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 
 class AtariGame:
     """One ROM with a frameskip, the ROM's minimal action set, and an end at the first lost life."""
+
+    saved_by = "the emulator's snapshots"
 
     def __init__(self, rom: str, frameskip: int, horizon: int | None = None) -> None:
         self.name = rom
@@ -67,7 +69,7 @@ class AtariGame:
         return reward, False
 
     def _steps_taken(self) -> int:
-        return int(round(self._ale.getEpisodeFrameNumber() / self.frameskip))
+        return round(self._ale.getEpisodeFrameNumber() / self.frameskip)
 
     def get_state(self) -> tuple[bytes, bytes]:
         return self._ale.cloneState().serialize(), self._screen.tobytes()

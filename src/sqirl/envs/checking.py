@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sqirl.envs.adapters import ToyText
 from sqirl.envs.game import Game
 from sqirl.envs.resolve import EnvLike, resolve
 
@@ -53,17 +54,8 @@ def check_env(env: EnvLike, *, steps: int = 2000, horizon: int | None = None, se
     walker = _Walker(game, np.random.default_rng(seed))
     problem = walker.walk(steps, horizon or subject.horizon or 100)
     return CheckReport(
-        subject.name, _how(game), game.num_actions, walker.steps, len(walker.seen), walker.revisits, problem
+        subject.name, game.saved_by, game.num_actions, walker.steps, len(walker.seen), walker.revisits, problem
     )
-
-
-def _how(game: Game) -> str:
-    names = {
-        "OwnSnapshots": "its own get_state/set_state",
-        "ToyText": "its state index",
-        "WholeEnvCopies": "copies of the whole env",
-    }
-    return names.get(type(game).__name__, "the game's snapshots")
 
 
 class _Walker:
@@ -104,9 +96,10 @@ class _Walker:
             return f"{where}, action {action} gave {first}, but {elsewhere} in another copy of the env restored to the same state"
         lucky = _outcome(self.game, state, action, reseed=int(self.rng.integers(2**31)))
         if lucky != first:
+            way_out = "; `sqirl analyze` reads its dynamics off P instead" if isinstance(self.game, ToyText) else ""
             return (
                 f"{where}, action {action} gave {first}, but {lucky} with another random seed: the env is stochastic, "
-                "and an enumeration would take one draw for a law"
+                f"and an enumeration would take one draw for a law{way_out}"
             )
         if key not in self.seen:
             self.seen[key] = (state, list(path))

@@ -22,6 +22,7 @@ class Game(Protocol):
 
     name: str
     num_actions: int
+    saved_by: str  # in words, for reports
 
     def reset(self) -> None: ...
     def step(self, action: int) -> tuple[float, bool]: ...  # reward, game over

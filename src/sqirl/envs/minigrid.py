@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from sqirl.envs.catalogue import near_matches
 from sqirl.envs.env import GameEnv
 from sqirl.envs.game import Game
 from sqirl.errors import MissingExtra, UnknownEnv
@@ -33,6 +34,8 @@ _EMPTY_CODE, _AGENT_CODE = (1, 0, 0), (10, 0)
 
 class MiniGridGame:
     """One level of a MiniGrid env as a deterministic game: reward 1 at the goal, no step limit."""
+
+    saved_by = "the game's snapshots"
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -160,6 +163,4 @@ def _make_minigrid(name: str) -> Any:
     try:
         return gym.make(f"MiniGrid-{name}-v0", disable_env_checker=True).unwrapped
     except gym.error.Error as error:
-        raise UnknownEnv(
-            f"MiniGrid has no env named '{name}'; `sqirl envs --suite minigrid` lists the paper's"
-        ) from error
+        raise UnknownEnv(f"MiniGrid has no env named '{name}'{near_matches(f'MiniGrid-{name}')}") from error

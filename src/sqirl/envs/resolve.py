@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import importlib
+import importlib.util
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from sqirl.envs.game import Game
 from sqirl.envs.ids import EnvId, is_bridge_id, parse_id
 from sqirl.errors import UnknownEnv
 
-EnvLike = str | EnvId | Game | gym.Env[Any, Any]
+EnvLike = str | EnvId | Game | gym.Env[Any, Any] | Mapping[int, Any]
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,12 @@ class Subject:
     make_game: Callable[[], Game]
     horizon: int | None
     stickiness: float = 0.0
-    dynamics: gym.Env[Any, Any] | None = None  # an env that carries its own P, as toy_text does
+    dynamics: Any = None  # an env that carries its own P, as toy_text does, or such a P itself
     remote_name: str | None = None  # what another process resolves to the same game; None for an object of this one
 
 
 def resolve(target: EnvLike) -> Subject:
-    """The subject that `target` names; nothing is built yet."""
+    """The subject that `target` names: an id, 'module:Class', an env, a game, or toy_text's P. Nothing is enumerated yet."""
     if isinstance(target, str) and is_bridge_id(target):
         target = parse_id(target)
     if isinstance(target, EnvId):
@@ -47,13 +48,29 @@ def resolve(target: EnvLike) -> Subject:
         return _subject_of_env(target)
     if isinstance(target, Game):
         return Subject(target.name, target.fresh, None)
+    if not isinstance(target, str | Mapping):
+        raise UnknownEnv(
+            f"{target!r} is no env; give an id, 'module:Class', an env, a game, or dynamics as toy_text's P"
+        )
+    if isinstance(target, Mapping):
+        return Subject("", _no_game, None, dynamics=target)
     make = _named_env(target)
     env = make()
     horizon = env.spec.max_episode_steps if env.spec else None
-    # Without the time limit, whose counter would make every moment a state of its own
-    bare = _without_time_limit(make) if env.spec else make
-    dynamics = env if is_toy_text(env.unwrapped) else None
-    return Subject(target, lambda: as_game(bare, target), horizon, dynamics=dynamics, remote_name=target)
+    if isinstance(env.unwrapped, GameEnv):
+        return _subject_of_env(env)
+    name = env.spec.id if env.spec and ":" not in target else target
+    return Subject(
+        name,
+        lambda: as_game(lambda: without_bookkeeping(make()), name),
+        horizon,
+        dynamics=_dynamics(env),
+        remote_name=target,
+    )
+
+
+def _no_game() -> Game:
+    raise UnknownEnv("an MDP given as a table of dynamics has no game behind it")
 
 
 def make_game(env_id: EnvId) -> Game:
@@ -74,25 +91,38 @@ def _subject_of_env(env: gym.Env[Any, Any]) -> Subject:
     name = env.spec.id if env.spec else type(base).__name__
     horizon = env.spec.max_episode_steps if env.spec else None
     if isinstance(base, GameEnv):
-        return Subject(name, lambda: base.game, base.horizon, base.stickiness)
-    while isinstance(env, gym.wrappers.TimeLimit):
+        return Subject(name, base.game.fresh, base.horizon, base.stickiness)
+    bare = without_bookkeeping(copy.deepcopy(env))
+    return Subject(name, lambda: as_game(lambda: copy.deepcopy(bare), name), horizon, dynamics=_dynamics(env))
+
+
+#: Gymnasium's own wrappers that only count and check; their notes would make every moment a state of its own.
+_BOOKKEEPING = (gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker)
+
+
+def without_bookkeeping(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """The env with those wrappers taken out, wherever they are."""
+    while isinstance(env, _BOOKKEEPING):
         env = env.env
-    dynamics = env if is_toy_text(base) else None
-    return Subject(name, lambda: as_game(lambda: copy.deepcopy(env), name), horizon, dynamics=dynamics)
+    if isinstance(env, gym.Wrapper):
+        env.env = without_bookkeeping(env.env)
+    return env
 
 
-def _without_time_limit(make: Callable[[], gym.Env[Any, Any]]) -> Callable[[], gym.Env[Any, Any]]:
-    def bare() -> gym.Env[Any, Any]:
-        env = make()
-        return gym.make(env.spec.id, max_episode_steps=-1, disable_env_checker=True) if env.spec else env
-
-    return bare
+def _dynamics(env: gym.Env[Any, Any]) -> Any:
+    """The env if its own P is all there is to it: a wrapper may change rewards, actions or ends, and P would not know."""
+    bare = env
+    while isinstance(bare, _BOOKKEEPING):
+        bare = bare.env
+    return bare if is_toy_text(bare) else None
 
 
 def _named_env(name: str) -> Callable[[], gym.Env[Any, Any]]:
     """A maker for 'module:Class', 'file.py:Class' or a Gymnasium id."""
     if ":" in name:
-        module_name, _, attribute = name.partition(":")
+        module_name, _, attribute = name.rpartition(":")
+        if not module_name or not attribute:
+            raise UnknownEnv(f"'{name}' is not of the form module:Class")
         factory = getattr(_import(module_name, name), attribute, None)
         if callable(factory):
             return lambda: _call(factory, name)
@@ -129,9 +159,23 @@ def _call(factory: Callable[[], Any], name: str) -> gym.Env[Any, Any]:
 
 
 def _import(module_name: str, name: str) -> Any:
+    """A module by its name or by its file."""
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # a user's own module lies where the command is typed
     try:
-        return importlib.import_module(module_name.removesuffix(".py").replace("/", "."))
-    except ImportError as error:
-        raise UnknownEnv(f"cannot import '{module_name}' (asked for as '{name}'): {error}") from error
+        if not module_name.endswith(".py"):
+            return importlib.import_module(module_name)
+        path = Path(module_name)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise UnknownEnv(f"no file '{module_name}' (asked for as '{name}')")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module  # pickle looks classes up there
+        spec.loader.exec_module(module)
+        return module
+    except UnknownEnv:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UnknownEnv(
+            f"cannot import '{module_name}' (asked for as '{name}'): {type(error).__name__}: {error}"
+        ) from error

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,13 @@ from sqirl.errors import InvalidMDP, WorkFailed
 from sqirl.mdp.arrays import in_order_of_first_use
 from sqirl.mdp.expand import KEY_BYTES, Block, key_of, look_of, pack
 from sqirl.mdp.journal import Journal, Rows
-from sqirl.mdp.reach import breadth_first_tree
+from sqirl.mdp.reach import breadth_first_tree, check_length
 from sqirl.mdp.tabular import END, TabularMDP
 from sqirl.mdp.trace import play
 from sqirl.mdp.workers import Workers
+
+#: Steps that a replay goes on at random after the transition that it was made for.
+REPLAY_WALK = 10
 
 #: How often the progress callback is called, in seconds.
 PROGRESS_INTERVAL = 0.1
@@ -88,8 +91,7 @@ def build_mdp(
     chosen = subject.horizon if horizon is None else horizon
     if chosen is None:
         raise InvalidMDP(f"{subject.name} says nothing about the length of its episodes; give a horizon (--horizon T)")
-    if chosen < 1:
-        raise InvalidMDP(f"horizon {chosen} is below 1; an episode has at least one step")
+    check_length(chosen)
     if subject.dynamics is not None:
         return _read_dynamics(subject, chosen)
     with tempfile.TemporaryDirectory(prefix="sqirl-build-") as temporary:
@@ -268,10 +270,10 @@ def _screens(looks: np.ndarray, num_states: int, width: int, example: np.ndarray
 def _read_dynamics(subject: Subject, horizon: int) -> TabularMDP:
     """The MDP that an env carries as `P`, with its distribution of start states."""
     assert subject.dynamics is not None
-    base: Any = subject.dynamics.unwrapped
+    carrier = subject.dynamics
     return TabularMDP.from_dynamics(
-        base.P,
-        start=getattr(base, "initial_state_distrib", None),
+        carrier if isinstance(carrier, Mapping) else carrier.P,
+        start=getattr(carrier, "initial_state_distrib", None),
         horizon=horizon,
         name=subject.name,
         provenance=_versions(),
@@ -280,25 +282,33 @@ def _read_dynamics(subject: Subject, horizon: int) -> TabularMDP:
 
 
 def _replay_sample(mdp: TabularMDP, keys: dict[bytes, int], game: Game, replays: int) -> None:
-    """Play a sample of transitions from the start on a fresh game, and compare reward, end and the state arrived in."""
+    """Play a sample on a fresh game: from the start to random rows of the table, and on at random from there.
+
+    The way to a row is the one by which its state was discovered; the walk beyond comes to states by other ways, and so finds
+    out keys that leave something out. Every replay has a seed of its own, which finds out chance that only repeats itself.
+    """
     assert mdp.transitions is not None
     rng = np.random.default_rng(0)
-    rows = rng.integers(mdp.transitions.size, size=replays)
     tree = breadth_first_tree(mdp)
-    for seed, row in enumerate(rows.tolist()):
+    for seed, row in enumerate(rng.integers(mdp.transitions.size, size=replays).tolist()):
         state, action = divmod(row, mdp.num_actions)
         path = tree.path_to(state)
-        play(game, path, seed=seed)  # another seed each time: chance that only repeats itself is found out
-        reward, over = game.step(action)
-        expected = int(mdp.transitions[state, action])
-        arrived = END if over else keys.get(key_of(game), END)
-        arrived = arrived if arrived < mdp.num_states else END
-        if reward != mdp.rewards[state, action] or arrived != expected:
-            raise WorkFailed(
-                f"{mdp.name or game.name} does not replay: after actions {[*path, action]} the table says reward "
-                f"{mdp.rewards[state, action]:g} and state {expected}, the live game reward {reward:g} and state {arrived}; "
-                "`sqirl check` shows why"
-            )
+        play(game, path, seed=seed)
+        for _ in range(REPLAY_WALK):
+            path.append(action)
+            reward, over = game.step(action)
+            expected = int(mdp.transitions[state, action])
+            arrived = END if over else keys.get(key_of(game), END)
+            arrived = arrived if arrived < mdp.num_states else END
+            if reward != mdp.rewards[state, action] or arrived != expected:
+                raise WorkFailed(
+                    f"{mdp.name or game.name} does not replay: after actions {path} the table says reward "
+                    f"{mdp.rewards[state, action]:g} and state {expected}, the live game reward {reward:g} and state "
+                    f"{arrived}; `sqirl check` shows why"
+                )
+            if expected == END:
+                break
+            state, action = expected, int(rng.integers(mdp.num_actions))
 
 
 def _provenance(game: Game) -> dict[str, Any]:

@@ -16,8 +16,10 @@ def outcomes_from_dynamics(P: Mapping[int, Any]) -> tuple[Outcomes, int]:
     """The CSR form of `P[s][a] = [(probability, next state, reward, done), …]`, and the number of actions."""
     try:
         num_actions = len(P[0])
+        if any(len(P[s]) != num_actions for s in range(len(P))):
+            raise InvalidMDP("every state of P must have the same actions")
         rows = [
-            [(float(p), END if done else int(s), float(r)) for p, s, r, done in P[s][a] if p > 0]
+            [(float(p), END if done else int(n), float(r)) for p, n, r, done in P[s][a] if p != 0]
             for s in range(len(P))
             for a in range(num_actions)
         ]
@@ -25,9 +27,14 @@ def outcomes_from_dynamics(P: Mapping[int, Any]) -> tuple[Outcomes, int]:
         raise InvalidMDP(
             f"P must map every state 0..S-1 and action 0..A-1 to (probability, next state, reward, done): {error!r}"
         ) from error
+    if not all(rows):
+        row = [bool(row) for row in rows].index(False)
+        raise InvalidMDP(f"state {row // num_actions}, action {row % num_actions} of P has no outcome")
     flat = [entry for row in rows for entry in row]
     indptr = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     probabilities, next_states, rewards = zip(*flat, strict=True)
+    if max(next_states) > np.iinfo(np.int32).max:
+        raise InvalidMDP(f"P leads to state {max(next_states)}, beyond the states that an MDP can have")
     return Outcomes(indptr, np.array(next_states, np.int32), np.array(probabilities), np.array(rewards)), num_actions
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sqirl.errors import InvalidMDP
-from sqirl.mdp.tabular import Outcomes, TabularMDP
+from sqirl.mdp.tabular import TabularMDP
 
 FORMAT = 1
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip entry can have
@@ -83,6 +83,15 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
+def check_writable(path: Path) -> None:
+    """Find out before hours of work whether a file can be put at `path`."""
+    if path.is_dir():
+        raise InvalidMDP(f"'{path}' is a folder; an MDP is written to a file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
+
+
 def load(path: str | Path) -> TabularMDP:
     """Read an MDP; whatever is wrong with the file is one `InvalidMDP`."""
     path = Path(path)
@@ -110,21 +119,40 @@ def load(path: str | Path) -> TabularMDP:
 
 
 def _from_arrays(arrays: dict[str, np.ndarray], path: Path) -> TabularMDP:
-    facts: dict[str, Any] = {"name": path.name.removesuffix(".npz")}
     try:
-        if "sqirl" in arrays:
-            facts |= json.loads(str(arrays["sqirl"]))
-        known = ("name", "horizon", "depth", "stickiness", "provenance")
-        fields: dict[str, Any] = {key: facts[key] for key in known if key in facts}
-        for key in ("start_states", "start_probabilities", "screens", "screen_mapping"):
-            if key in arrays:
-                fields[key] = arrays[key]
+        fields = _facts(arrays, path)
+        if "start_states" in arrays and "start_probabilities" in arrays:
+            fields["start_states"] = arrays["start_states"].astype(np.int32, casting="same_kind")
+            fields["start_probabilities"] = arrays["start_probabilities"].astype(float, casting="same_kind")
+        fields |= {key: arrays[key] for key in ("screens", "screen_mapping") if key in arrays}
         if "indptr" in arrays:
-            outcomes = Outcomes(**{name: arrays[key] for key, name in _OUTCOMES.items()})
-            return TabularMDP(rewards=arrays["rewards"].astype(float), outcomes=outcomes, **fields)
+            rows = [arrays[key] for key in _OUTCOMES]
+            return TabularMDP.stochastic(*rows, num_actions=int(arrays["rewards"].shape[1]), **fields)
         return TabularMDP.deterministic(arrays["transitions"], arrays["rewards"], **fields)
-    except (InvalidMDP, ValueError) as error:
-        raise InvalidMDP(f"'{path}': {error}") from error
+    except (InvalidMDP, ValueError, TypeError, IndexError, AttributeError) as error:
+        raise InvalidMDP(f"'{path}': {str(error).splitlines()[0]}") from error
+
+
+_KINDS: dict[str, Any] = {
+    "name": str,
+    "horizon": int | None,
+    "depth": int | None,
+    "stickiness": float | int,
+    "provenance": dict,
+}
+
+
+def _facts(arrays: dict[str, np.ndarray], path: Path) -> dict[str, Any]:
+    """The fields that the `sqirl` entry holds; a file without it is the authors'."""
+    if "sqirl" not in arrays:
+        return {"name": path.name.removesuffix(".npz")}
+    facts = json.loads(str(arrays["sqirl"]))
+    if not isinstance(facts, dict) or facts.get("format", 0) > FORMAT:
+        raise InvalidMDP(f"its format is not one that this version reads ({FORMAT}); a newer sqirl may")
+    for key, kind in _KINDS.items():
+        if key in facts and (not isinstance(facts[key], kind) or isinstance(facts[key], bool)):
+            raise InvalidMDP(f"its {key} is {facts[key]!r}, which makes no sense")
+    return {key: facts[key] for key in _KINDS if key in facts}
 
 
 def _smallest_float(table: np.ndarray) -> np.ndarray:

@@ -26,12 +26,14 @@ def merge(mdp: TabularMDP, *, by: str = "screen") -> TabularMDP:
     transitions = mdp.transitions
     assert transitions is not None  # indistinguishable() refuses the rest
     quotient = np.append(label, np.int32(END))[transitions[first]]  # index -1 picks the appended END
+    starts, place = in_order_of_first_use(label[mdp.start_states])
     without_screens = {"screens": None, "screen_mapping": None}
     return replace(
         mdp,
         transitions=quotient.astype(np.int32),
         rewards=mdp.rewards[first],
-        start_states=label[mdp.start_states],
+        start_states=starts,
+        start_probabilities=np.bincount(place, weights=mdp.start_probabilities),
         **(kept_screens(mdp, first) if by == "screen" else without_screens),
     )
 
@@ -52,7 +54,7 @@ def indistinguishable(mdp: TabularMDP, *, by: str = "screen") -> np.ndarray:
         initial = _classes_of_rows(np.stack([initial, mdp.screen_mapping], axis=1))
     for seed in range(8):
         classes = _refine(initial, mdp.transitions, np.random.default_rng(seed))
-        if _is_stable(classes, mdp.transitions):
+        if _is_stable(classes, initial, mdp.transitions):
             return classes
     raise AssertionError("eight random hashes in a row collided")
 
@@ -79,14 +81,12 @@ def _class_or_end(classes: np.ndarray, transitions: np.ndarray, action: int) -> 
     return np.where(successors == END, END, classes[successors])
 
 
-def _is_stable(classes: np.ndarray, transitions: np.ndarray) -> bool:
-    """Do all members of a class have the same row of successor classes as its first member?"""
+def _is_stable(classes: np.ndarray, initial: np.ndarray, transitions: np.ndarray) -> bool:
+    """Do all members of a class look like its first member, and have its row of successor classes?"""
     _, first, inverse = np.unique(classes, return_index=True, return_inverse=True)
     representative = first[inverse]
-    return all(
-        np.array_equal(row, row[representative])
-        for row in (_class_or_end(classes, transitions, action) for action in range(transitions.shape[1]))
-    )
+    rows = (_class_or_end(classes, transitions, action) for action in range(transitions.shape[1]))
+    return all(np.array_equal(row, row[representative]) for row in (initial, *rows))
 
 
 def _classes_of_rows(table: np.ndarray) -> np.ndarray:

@@ -15,18 +15,15 @@ from sqirl.mdp.tabular import END, Outcomes, TabularMDP
 
 @dataclass(frozen=True, eq=False)
 class ReachableSets:
-    """R_0..R_{T-1}: the states that some action sequence reaches after t steps, one bit each (T·S bits in all)."""
+    """R_0..R_{T-1}: the states that some action sequence reaches after t steps, one bit each (at most T·S bits in all)."""
 
-    bits: np.ndarray  # (T, ceil(S / 8)) uint8
+    bits: np.ndarray  # (n, ceil(S / 8)) uint8; all sets after the last one equal it
     num_states: int
-
-    @property
-    def horizon(self) -> int:
-        return len(self.bits)
+    horizon: int
 
     def mask(self, t: int) -> np.ndarray:
         """(S,) bool: may the episode be in s after t steps?"""
-        return np.unpackbits(self.bits[t], count=self.num_states).view(bool)
+        return np.unpackbits(self.bits[min(t, len(self.bits) - 1)], count=self.num_states).view(bool)
 
     def states(self, t: int) -> np.ndarray:
         """The states of R_t in increasing order, int32."""
@@ -41,14 +38,14 @@ def reachable_sets(mdp: TabularMDP, horizon: int, *, start: np.ndarray | None = 
     """The reachable sets of the first `horizon` steps, from the MDP's start or from the states `start`."""
     mask = np.zeros(mdp.num_states, np.bool_)
     mask[mdp.start_states if start is None else start] = True
-    bits = np.empty((horizon, -(-mdp.num_states // 8)), np.uint8)
-    for t in range(horizon):
-        bits[t] = np.packbits(mask)
-        if t and np.array_equal(bits[t], bits[t - 1]):  # a fixed point: nothing changes any more
-            bits[t:] = bits[t]
-            break
+    bits = [np.packbits(mask)]
+    for _ in range(1, horizon):
         mask = _successors_mask(mdp, mask)
-    return ReachableSets(bits, mdp.num_states)
+        packed = np.packbits(mask)
+        if np.array_equal(packed, bits[-1]):  # a fixed point: nothing changes any more
+            break
+        bits.append(packed)
+    return ReachableSets(np.stack(bits), mdp.num_states, horizon)
 
 
 def _rows(mdp: TabularMDP) -> tuple[np.ndarray, np.ndarray]:
@@ -176,13 +173,23 @@ def _predecessor(mdp: TabularMDP, state: int, candidates: np.ndarray) -> tuple[i
     raise AssertionError(f"no candidate leads to state {state}")
 
 
+#: A horizon beyond this is a slip of the finger: a pass visits every state at every step.
+LONGEST_HORIZON = 1_000_000
+
+
+def check_length(horizon: int) -> None:
+    """Refuse an episode length that cannot be meant."""
+    if not 1 <= horizon <= LONGEST_HORIZON:
+        limit = "below 1; an episode has at least one step" if horizon < 1 else f"above {LONGEST_HORIZON:,}"
+        raise InvalidMDP(f"horizon {horizon} is {limit}")
+
+
 def check_horizon(mdp: TabularMDP, horizon: int | None) -> int:
     """The horizon to work with, refused where the MDP does not reach that far."""
     chosen = mdp.horizon if horizon is None else horizon
     if chosen is None:
         raise InvalidMDP(f"{mdp.name or 'the MDP'} has no horizon of its own; give one (--horizon T)")
-    if chosen < 1:
-        raise InvalidMDP(f"horizon {chosen} is below 1; an episode has at least one step")
+    check_length(chosen)
     if mdp.depth is not None and chosen > mdp.depth:
         raise PartialMDP(
             f"{mdp.name or 'the MDP'} is enumerated to {mdp.depth} steps only, not to horizon {chosen}; "

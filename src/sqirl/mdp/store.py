@@ -25,17 +25,25 @@ def shipped_folder() -> Path:
     return Path(str(resources.files("sqirl.data"))) / "mdps"
 
 
-def stored_path(env_id: EnvId) -> Path | None:
-    """The file that holds the MDP of an id, sticky or not, or one of a longer horizon, from which it can be cut."""
+def stored_mdp(env_id: EnvId, horizon: int | None = None) -> TabularMDP | None:
+    """The MDP of an id, sticky or not, if a file holds it or a longer one of which it is the first steps."""
+    horizon = horizon or env_id.horizon
     for folder in (user_folder() / "mdps", shipped_folder()):
-        longer = [
-            (candidate.horizon, path)
-            for path in folder.glob(f"{env_id.stem.removesuffix(_tail(env_id))}*.npz")
-            if (candidate := _id_of(path)) and is_prefix(env_id, candidate)
-        ]
-        if longer:
-            return min(longer)[1]
+        for _, path in sorted(_files_of_game(folder, env_id)):
+            stored = TabularMDP.load(path)
+            if stored.depth is None or stored.depth >= horizon:
+                return named_after(stored.cut(horizon), env_id)
     return None
+
+
+def is_shipped(env_id: EnvId) -> bool:
+    return bool(_files_of_game(shipped_folder(), env_id))
+
+
+def _files_of_game(folder: Path, env_id: EnvId) -> list[tuple[int, Path]]:
+    """(horizon, file) of the MDPs in a folder whose first steps are the episodes of `env_id`."""
+    found = ((_id_of(path), path) for path in folder.glob("*.npz"))
+    return [(other.horizon, path) for other, path in found if other and is_prefix(env_id, other)]
 
 
 def is_prefix(env_id: EnvId, other: EnvId) -> bool:
@@ -44,10 +52,6 @@ def is_prefix(env_id: EnvId, other: EnvId) -> bool:
     return same_game and (
         env_id.horizon == other.horizon or (env_id.horizon < other.horizon and env_id.game != "skiing")
     )
-
-
-def _tail(env_id: EnvId) -> str:
-    return "" if env_id.suite == "minigrid" else f"{env_id.horizon}_fs{env_id.frameskip}"
 
 
 def _id_of(path: Path) -> EnvId | None:
@@ -70,12 +74,8 @@ def open_mdp(target: EnvLike | Path, *, horizon: int | None = None, **build_opti
         return TabularMDP.load(target)
     if isinstance(target, str) and is_bridge_id(target):
         target = parse_id(target)
-    if isinstance(target, EnvId):
-        path = stored_path(target)
-        if path is not None:
-            stored = TabularMDP.load(path)
-            if horizon is None or stored.depth is None or stored.depth >= horizon:
-                return named_after(stored.cut(horizon or target.horizon), target)
+    if isinstance(target, EnvId) and (stored := stored_mdp(target, horizon)) is not None:
+        return stored
     return build_mdp(target, horizon=horizon, **build_options)
 
 

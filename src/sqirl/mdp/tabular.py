@@ -70,6 +70,12 @@ class TabularMDP:
 
     def __post_init__(self) -> None:
         validate(self)
+        for name in ("rewards", "transitions", "start_states", "start_probabilities", "screens", "screen_mapping"):
+            if (array := getattr(self, name)) is not None:
+                # A view of our own that cannot be written to; views and cuts of this MDP share it
+                frozen = array.view()
+                frozen.flags.writeable = False
+                object.__setattr__(self, name, frozen)
 
     # Makers ----------------------------------------------------------------------------------------------------------
 
@@ -87,6 +93,27 @@ class TabularMDP:
         return cls._of_outcomes(outcomes, num_actions, start, fields)
 
     @classmethod
+    def stochastic(
+        cls,
+        indptr: Any,
+        next_states: Any,
+        probabilities: Any,
+        rewards: Any,
+        *,
+        num_actions: int,
+        start: Any = None,
+        **fields: Any,
+    ) -> TabularMDP:
+        """From CSR arrays: row s·num_actions + a owns the outcomes indptr[row]:indptr[row + 1]; next state -1 is the end."""
+        outcomes = Outcomes(
+            _index_table(indptr).astype(np.int64),
+            _index_table(next_states),
+            _float_table(probabilities),
+            _float_table(rewards),
+        )
+        return cls._of_outcomes(outcomes, num_actions, start, fields)
+
+    @classmethod
     def from_matrices(cls, matrices: Any, rewards: Any, *, start: Any = None, **fields: Any) -> TabularMDP:
         """From A transition matrices of shape (S, S), dense or SciPy sparse, and rewards (S, A).
 
@@ -101,6 +128,8 @@ class TabularMDP:
     def _of_outcomes(cls, outcomes: Outcomes, num_actions: int, start: Any, fields: dict[str, Any]) -> TabularMDP:
         if start is not None:
             start = np.asarray(start, float)
+            if start.ndim != 1 or start.size * num_actions != outcomes.indptr.size - 1:
+                raise InvalidMDP(f"start has shape {start.shape}; one probability for each state is needed")
             states = np.flatnonzero(start)
             fields |= {"start_states": states.astype(np.int32), "start_probabilities": start[states]}
         return cls(rewards=outcomes.expected_rewards(num_actions), outcomes=outcomes, **fields)
@@ -127,6 +156,11 @@ class TabularMDP:
     @property
     def num_actions(self) -> int:
         return int(self.rewards.shape[1])
+
+    @property
+    def max_outcomes(self) -> int:
+        """The most outcomes that one action has."""
+        return 1 if self.outcomes is None else int(np.diff(self.outcomes.indptr).max())
 
     @property
     def is_partial(self) -> bool:
@@ -176,7 +210,7 @@ def _index_table(table: Any) -> np.ndarray:
     array = np.asarray(table)
     if array.dtype.kind not in "iu":
         raise InvalidMDP(
-            f"transitions must be integers, not {array.dtype}; each entry is the next state, or -1 at an end"
+            f"states must be integers, not {array.dtype}; each transition is the next state, or -1 at an end"
         )
     if array.size and (array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min):
         raise InvalidMDP(f"transitions reach {array.max()}, beyond the {np.iinfo(np.int32).max} states an MDP can have")
@@ -185,6 +219,9 @@ def _index_table(table: Any) -> np.ndarray:
 
 def _float_table(table: Any) -> np.ndarray:
     try:
-        return np.ascontiguousarray(table, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(table)
+    except ValueError as error:
         raise InvalidMDP(f"rewards must be a table of numbers: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise InvalidMDP(f"rewards must be a table of numbers, not of {array.dtype}")
+    return np.ascontiguousarray(array, dtype=np.float64)

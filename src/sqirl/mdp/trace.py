@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sqirl.envs.adapters import ToyText
@@ -36,7 +38,7 @@ def env_at(mdp: TabularMDP, state: int) -> Game:
     return game
 
 
-def play(game: Game, actions: list[int], *, seed: int = 0) -> None:
+def play(game: Game, actions: Sequence[int], *, seed: int = 0) -> None:
     """Reset the game and take the actions; `seed` is for chance that a deterministic game has no use for."""
     game.reset()
     game.reseed(seed)
@@ -46,7 +48,18 @@ def play(game: Game, actions: list[int], *, seed: int = 0) -> None:
 
 def render(mdp: TabularMDP, state: int) -> np.ndarray:
     """An RGB picture of `state`."""
-    picture = env_at(mdp, state).render()
+    return _picture(mdp, env_at(mdp, state))
+
+
+def picture_after(mdp: TabularMDP, actions: Sequence[int]) -> np.ndarray:
+    """An RGB picture of where these actions lead from the start."""
+    game = live_game(mdp)
+    play(game, actions)
+    return _picture(mdp, game)
+
+
+def _picture(mdp: TabularMDP, game: Game) -> np.ndarray:
+    picture = game.render()
     if picture is None:
         raise WorkFailed(f"'{mdp.name}' draws no pictures; make its env with render_mode='rgb_array'")
     return picture

@@ -66,14 +66,22 @@ def _check_outcomes(mdp: TabularMDP) -> None:
     _check_next_states(outcomes.next_states, mdp)
     if not np.isfinite(outcomes.rewards).all():
         raise InvalidMDP(f"outcome {int(np.argmin(np.isfinite(outcomes.rewards)))} has a reward that is not finite")
-    if not (outcomes.probabilities >= 0).all():  # also catches NaN
-        entry = int(np.argmin(outcomes.probabilities >= 0))
-        raise InvalidMDP(f"outcome {entry} has probability {outcomes.probabilities[entry]}; it must be at least 0")
+    if not (outcomes.probabilities > 0).all():  # also catches NaN
+        entry = int(np.argmin(outcomes.probabilities > 0))
+        raise InvalidMDP(
+            f"outcome {entry} has probability {outcomes.probabilities[entry]}; leave out what cannot happen"
+        )
     sums = np.add.reduceat(outcomes.probabilities, outcomes.indptr[:-1])
     if np.abs(sums - 1).max() > PROBABILITY_TOLERANCE:
         row = int(np.abs(sums - 1).argmax())
         raise InvalidMDP(
             f"probabilities of state {row // mdp.num_actions}, action {row % mdp.num_actions} sum to {sums[row]:.9g}, not 1"
+        )
+    expected = outcomes.expected_rewards(mdp.num_actions)
+    if not np.allclose(mdp.rewards, expected, rtol=1e-6, atol=1e-9):  # a file may hold them in float32
+        s, a = np.argwhere(~np.isclose(mdp.rewards, expected, rtol=1e-6, atol=1e-9))[0]
+        raise InvalidMDP(
+            f"reward {mdp.rewards[s, a]:g} of state {s}, action {a} is not what its outcomes pay, {expected[s, a]:g}"
         )
 
 
@@ -81,6 +89,8 @@ def _check_start(mdp: TabularMDP) -> None:
     states, probabilities = mdp.start_states, mdp.start_probabilities
     if states.ndim != 1 or states.shape != probabilities.shape or not states.size:
         raise InvalidMDP("start_states and start_probabilities must be two lists of the same length, at least 1")
+    if len(np.unique(states)) < len(states):
+        raise InvalidMDP("a start state is listed twice; add up its probabilities")
     if states.min() < 0 or states.max() >= mdp.num_states:
         raise InvalidMDP(f"a start state lies outside 0..{mdp.num_states - 1}")
     if not (probabilities > 0).all() or abs(probabilities.sum() - 1) > PROBABILITY_TOLERANCE:

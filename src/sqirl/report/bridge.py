@@ -8,7 +8,7 @@ from typing import Any
 
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.catalogue import CatalogueRow, catalogue
-from sqirl.mdp.store import stored_path
+from sqirl.mdp.store import is_shipped
 
 ALGORITHMS = ("ppo", "dqn", "sqirl", "gorp")
 
@@ -63,13 +63,13 @@ def _row(row: CatalogueRow) -> BridgeRow:
         reward_factor=row.reward_factor,
         paper_optimal=row.optimal_as_printed,
         paper_steps=dict(row.paper_steps),
-        mdp_at_hand=stored_path(env_id) is not None,
+        mdp_at_hand=is_shipped(env_id),
         num_states=analysis.num_states if analysis else None,
         optimal=analysis.optimal_return if analysis else None,
         min_k=analysis.min_k if analysis else None,
         approx_min_k=analysis.approx_min_k if analysis else None,
         effective_horizon=analysis.effective_horizon if analysis else None,
-        searched_k=None if analysis is None or analysis.settled else len(analysis.solvable),
+        searched_k=None if analysis is None or analysis.settled else analysis.searched_k,
     )
 
 

@@ -42,12 +42,16 @@ def plot_greedy_returns(analysis: Analysis) -> Figure:
         axes.set_xticks(k)
     axes.set_xlabel("k")
     axes.set_ylabel("return of greedy on $Q^k$ (worst over ties)")
-    axes.set_title(
-        f"{analysis.env_id}\nmin k {analysis.min_k}, effective horizon {analysis.effective_horizon:.1f}", fontsize=10
-    )
+    axes.set_title(_headline(analysis), fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
     return figure
+
+
+def _headline(analysis: Analysis) -> str:
+    min_k = f"min k {analysis.min_k}" if analysis.min_k else f"min k > {analysis.searched_k}"
+    horizon = "" if analysis.effective_horizon is None else f", effective horizon {analysis.effective_horizon:.1f}"
+    return f"{analysis.env_id}\n{min_k}{horizon}"
 
 
 def plot_witness(analysis: Analysis, picture: np.ndarray) -> Figure:
