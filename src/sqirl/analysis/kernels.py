@@ -72,7 +72,6 @@ class Step(NamedTuple):
     roundoff: float  # relative rounding error of the values compared at this step
     height_error: float  # absolute error of heights and of shortfalls: 0 where lo and hi are exact
     shortfall_error: float
-    reward_error: float  # the same for a sequence that starts from the rewards
 
 
 @numba.njit(inline="always")
@@ -174,9 +173,10 @@ def greedy_set(X, q, ND, step, lead, is_greedy):
     for a in range(1, A):
         highest = max(highest, X[a, q])
         nearest = min(nearest, X[a, ND + q])
-    height_error = step.height_error if q == OPTIMAL or step.random_base else step.reward_error
-    by_shortfall = step.roundoff * nearest + step.shortfall_error < step.roundoff * abs(highest) + height_error
-    error = step.shortfall_error if by_shortfall else height_error
+    # Rewards alone know no shortfall, and optimality must then be judged as coarsely as they are
+    sharper = step.roundoff * nearest + step.shortfall_error < step.roundoff * abs(highest) + step.height_error
+    by_shortfall = step.random_base and sharper
+    error = step.shortfall_error if by_shortfall else step.height_error
     for a in range(A):
         mine = X[a, ND + q] if by_shortfall else X[a, q]
         best = nearest if by_shortfall else highest

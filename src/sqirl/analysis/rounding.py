@@ -6,10 +6,10 @@ below the greatest; see `kernels`), and such a sum does not cancel: its *relativ
 
     n · (operations of a backup) · 2^-53
 
-to first order. What a step adds to a height or a shortfall is itself a difference of totals; it is exact where totals are (rewards
-that are multiples of a power of two, as the games' are, undiscounted) or where the bound is zero, and else has an *absolute*
-error of a few roundings of the bound. Two values are tied if they differ by no more than their error bounds together. An absolute
-tolerance alone would not do: in sparse games real gaps go down to 1e-11 and far below.
+to first order. What a step adds to a height or a shortfall is itself a difference of totals; it is exact where totals
+are (rewards that are multiples of a power of two, as the games' are, undiscounted) or where the bound is zero, and else
+has an *absolute* error of a few roundings of the bound. Two values are tied if they differ by no more than their error
+bounds together. An absolute tolerance alone would not do: in sparse games real gaps go down to 1e-11 and far below.
 """
 
 from __future__ import annotations

@@ -185,10 +185,13 @@ class _Layers:
             is_last=remaining == 1,
             remaining=remaining,
             roundoff=roundoff,
-            height_error=self._height_error,
+            height_error=self._height_error if self.random_base else self._reward_error(roundoff, remaining),
             shortfall_error=self._shortfall_error,
-            reward_error=roundoff * remaining * self._largest_reward if self._signed else 0.0,
         )
+
+    def _reward_error(self, roundoff: float, remaining: int) -> float:
+        """The absolute error of sums of rewards that may cancel, or that lie beside a bound other than 0."""
+        return roundoff * remaining * self._largest_reward if self._signed or self._largest_low else 0.0
 
     def step_back(self, states: np.ndarray, t: int, horizon: int) -> np.ndarray:
         """Move from layer t + 1 to layer t; the least gap of each Q^k among `states`."""

@@ -1,13 +1,14 @@
 """Any Gymnasium env with discrete actions as a `Game`, by the best way it offers to be saved and restored.
 
 In order of preference: the env's own `get_state`/`set_state` (and `state_key`, if it has one), the state index of a toy_text
-env, and a pickle (or deep copy) of the whole env.
+env, and a pickle of the whole env.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
+import io
 import math
 import pickle
 import random
@@ -178,25 +179,39 @@ class ToyText(GymGame):
 
 
 class WholeEnvCopies(GymGame):
-    """Any other env: a pickle of all of it, wrappers included; a deep copy where it does not pickle."""
+    """Any other env: a pickle of all of it, wrappers included. Functions in it, which pickle cannot save, stay where they are."""
 
     saved_by = "copies of the whole env"
 
-    def _save(self) -> Any:
-        try:
-            return pickle.dumps(self.env, protocol=pickle.HIGHEST_PROTOCOL)
-        except Exception as no_pickle:
-            try:
-                return copy.deepcopy(self.env)
-            except Exception as no_copy:
-                raise NotEnumerable(
-                    f"{self.name} can be neither pickled ({no_pickle}) nor deep-copied ({no_copy}); "
-                    "give it get_state() and set_state(state)"
-                ) from no_copy
+    def __init__(self, make: Callable[[], gym.Env[Any, Any]], name: str) -> None:
+        self._functions: list[Any] = []  # in the order in which a pickle meets them, which is the same in every copy
+        super().__init__(make, name)
 
-    def _restore(self, saved: Any) -> None:
-        # The saved copy stays untouched, so that it can be restored again
-        self.env = pickle.loads(saved) if isinstance(saved, bytes) else copy.deepcopy(saved)
+    def _save(self) -> bytes:
+        buffer = io.BytesIO()
+        pickler = pickle.Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL)
+        pickler.persistent_id = self._number_of_function  # type: ignore[method-assign]
+        try:
+            pickler.dump(self.env)
+        except Exception as error:
+            raise NotEnumerable(
+                f"{self.name} cannot be copied ({type(error).__name__}: {error}); give it get_state() and set_state(state)"
+            ) from error
+        return buffer.getvalue()
+
+    def _restore(self, saved: bytes) -> None:
+        unpickler = pickle.Unpickler(io.BytesIO(saved))
+        unpickler.persistent_load = self._functions.__getitem__  # type: ignore[method-assign]
+        self.env = unpickler.load()
+
+    def _number_of_function(self, value: Any) -> int | None:
+        if not isinstance(value, types.FunctionType | types.ModuleType):
+            return None
+        for number, known in enumerate(self._functions):
+            if known is value:
+                return number
+        self._functions.append(value)
+        return len(self._functions) - 1
 
     def state_key(self) -> bytes:
         return fingerprint(self.env)

@@ -1,7 +1,8 @@
 """Atari games of the Arcade Learning Environment as restorable games and as Gymnasium envs.
 
-The emulator runs without sticky actions of its own, because these are not part of its saved state; `GameEnv` and the sticky
-view of an MDP bring them. After a restore the emulator shows a stale screen until the next act, so a snapshot holds the screen too.
+The emulator runs without sticky actions of its own, because these are not part of its saved state; `GameEnv` and the
+sticky view of an MDP bring them. After a restore the emulator shows a stale screen until the next act, so a snapshot
+holds the screen too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """A build on disk: append-only, so that whatever kills it loses at most the blocks in flight.
 
-Level d has two files. `rows_d` is a journal of finished blocks: their transitions and rewards, and the keys and looks of the states
-that they discovered. `states_(d+1)` holds those states, packed, which are the frontier of the next level; it is deleted once that
-level is done. A journal entry is a length, a checksum and a pickle, and it is written after the states it speaks of. On opening, a
-torn entry at the end is cut off, and the states file is cut back to what the last whole entry vouches for.
+Level d has two files. `rows_d` is a journal of finished blocks: their transitions and rewards, and the keys and looks
+of the states that they discovered. `states_(d+1)` holds those states, packed, which are the frontier of the next level;
+it is deleted once that level is done. A journal entry is a length, a checksum and a pickle, and it is written after the
+states it speaks of. On opening, a torn entry at the end is cut off, and the states file is cut back to what the last
+whole entry vouches for.
 """
 
 from __future__ import annotations
