@@ -26,13 +26,14 @@ docs: $(VENV)/installed
 	@SQIRL_HOME=$(VENV)/no-builds $(BIN)/sqirl envs --markdown > docs/bridge.md
 
 data: $(VENV)/installed
-	@$(BIN)/python -W ignore scripts/make_data.py
+	@$(BIN)/python -W ignore scripts/make_data.py --time-limit 600 minigrid atari procgen
 
 # The marker is written last, so an interrupted install is done again
 $(VENV)/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV); }
 	@echo "installing sqirl into $(VENV)"
 	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@$(PIP) install --no-deps 'procgen-mirror>=0.10.7'
 	@touch $@
 
 clean:

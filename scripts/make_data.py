@@ -1,12 +1,23 @@
-"""Build the MDPs that ship with the package, and their analyses. `make data`; rows that exist are kept, so it can go on.
+"""Build the MDPs that ship with the package, and their analyses. Whatever stops it, it goes on where it was.
 
-python scripts/make_data.py [SUITE | TEXT-IN-ID ...]
+    python scripts/make_data.py [--time-limit SECONDS] [--jobs N] [SUITE | TEXT-IN-ID ...]
+
+Every game is enumerated to the longest horizon of its rows, or as far as the time limit lets it (per game; a later run goes
+on). The longest row that the enumeration covers is merged and shipped, if it is small enough; shorter ones are cut from it.
+Rows that ship are not built again. `docs/growth.json` notes how far the others came, and how they grow.
 """
 
 from __future__ import annotations
 
+import argparse
+import fcntl
 import json
-import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archive_path
@@ -15,7 +26,7 @@ from sqirl.envs.catalogue import catalogue
 from sqirl.envs.ids import EnvId
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.files import write_atomically
-from sqirl.mdp.store import named_after, shipped_folder
+from sqirl.mdp.store import named_after, shipped_folder, user_folder
 from sqirl.mdp.tabular import TabularMDP
 
 #: A file above this is not shipped (its analysis is); `sqirl build` makes it again.
@@ -24,39 +35,100 @@ LARGEST_FILE = 1 << 20
 #: From this many transitions on, the search for min k stops at LARGE_SEARCH_K: further passes would take hours.
 LARGE, LARGE_SEARCH_K = 1_500_000, 5
 
-#: Suites that can be played.
-PLAYABLE = ("minigrid",)
+GROWTH = Path(__file__).parent.parent / "docs" / "growth.json"
 
 
-def main(wanted: tuple[str, ...]) -> None:
-    path = archive_path()
-    analyses = json.loads(path.read_text()) if path.is_file() else {}
-    for row in catalogue():
-        named = row.env_id.suite in wanted or any(text in str(row.env_id) for text in wanted)
-        if not named or row.env_id.suite not in PLAYABLE or str(row.env_id) in analyses:
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("wanted", nargs="*", default=["minigrid"])
+    parser.add_argument("--time-limit", type=float)
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
+    known = json.loads(archive_path().read_text()) if archive_path().is_file() else {}
+    for ids in games(options.wanted):
+        if all(str(replace(env_id, sticky=True)) in known for env_id in ids):
             continue
-        mdp = _shipped_or_built(row.env_id.deterministic())
-        for env_id in (row.env_id.deterministic(), row.env_id):
-            search_k = LARGE_SEARCH_K if mdp.rewards.size > LARGE else None
-            analyses[str(env_id)] = analyze(named_after(mdp, env_id), search_k=search_k).to_dict()
-        write_atomically(
-            path, (json.dumps(analyses, separators=(",", ":")).replace('},"BRIDGE', '},\n"BRIDGE') + "\n").encode()
-        )
-        ours, paper = analyses[str(row.env_id)]["optimal_return"], row.optimal_as_printed
-        print(f"{row.env_id}: {mdp.num_states:,} states, optimal {ours:.2f} (paper {paper})", flush=True)
+        try:
+            make_game_data(ids, options.time_limit, options.jobs)
+        except Exception as error:  # one game that fails must not stop a night's work
+            print(f"{ids[-1]}: {type(error).__name__}: {error}", flush=True)
 
 
-def _shipped_or_built(env_id: EnvId) -> TabularMDP:
-    path = shipped_folder() / f"{env_id.stem}.npz"
-    if path.is_file():
-        return TabularMDP.load(path)
-    with build_display(str(env_id)) as progress:
-        mdp = build_mdp(env_id, max_states=10_000_000, progress=progress).merge()
-    mdp.save(path)
+def games(wanted: list[str]) -> list[list[EnvId]]:
+    """The wanted rows, deterministic, those of one enumeration together, the longest last."""
+    groups: dict[EnvId, list[EnvId]] = defaultdict(list)
+    for row in catalogue():
+        if row.env_id.suite in wanted or any(text in str(row.env_id) for text in wanted):
+            env_id = row.env_id.deterministic()
+            groups[env_id if env_id.game == "skiing" else replace(env_id, horizon=1)].append(env_id)
+    return [sorted(ids, key=lambda env_id: env_id.horizon) for ids in groups.values()]
+
+
+def make_game_data(ids: list[EnvId], time_limit: float | None, jobs: int) -> None:
+    longest = ids[-1]
+    mdp = enumerate_as_far(longest, time_limit, jobs)
+    covered = [env_id for env_id in ids if mdp.depth is None or mdp.depth >= env_id.horizon]
+    if mdp.is_partial:
+        note_growth(longest, mdp)
+    if not covered:
+        print(f"{longest}: {mdp.num_states:,} states to step {mdp.depth}, no row covered", flush=True)
+        return
+    whole = named_after(mdp.cut(covered[-1].horizon).merge(), covered[-1])
+    path = shipped_folder() / f"{covered[-1].stem}.npz"
+    whole.save(path)
     if path.stat().st_size > LARGEST_FILE:
         path.unlink()
-    return mdp
+    for env_id in covered:
+        note_analyses(env_id, named_after(whole.cut(env_id.horizon), env_id))
+
+
+def enumerate_as_far(env_id: EnvId, time_limit: float | None, jobs: int) -> TabularMDP:
+    with build_display(str(env_id)) as progress:
+        return build_mdp(
+            env_id,
+            max_states=10_000_000,
+            time_limit=time_limit,
+            jobs=jobs,
+            folder=user_folder() / "builds" / env_id.stem,
+            progress=progress,
+            replays=30,
+        )
+
+
+def note_analyses(env_id: EnvId, mdp: TabularMDP) -> None:
+    """Analyse the row, sticky and not, and add it to the archive."""
+    search_k = LARGE_SEARCH_K if mdp.rewards.size > LARGE else None
+    found = {
+        str(variant): analyze(named_after(mdp, variant), search_k=search_k).to_dict()
+        for variant in (env_id, replace(env_id, sticky=True))
+    }
+    with changing(archive_path()) as analyses:
+        analyses |= found
+    row = next(row for row in catalogue() if row.env_id.deterministic() == env_id)
+    ours = found[str(row.env_id)]["optimal_return"]
+    verdict = "" if f"{ours:.2f}" == row.optimal_as_printed else "  DIFFERS"
+    print(
+        f"{row.env_id}: {mdp.num_states:,} states, optimal {ours:.2f} (paper {row.optimal_as_printed}){verdict}",
+        flush=True,
+    )
+
+
+def note_growth(env_id: EnvId, mdp: TabularMDP) -> None:
+    """How far a game came that its longest row asks more of."""
+    with changing(GROWTH) as notes:
+        notes[str(env_id)] = {"depth": mdp.depth, "states": mdp.num_states, "horizon": env_id.horizon}
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON object in a file, written back on leaving; processes that change it at once wait for each other."""
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        content = json.loads(path.read_text()) if path.is_file() else {}
+        yield content
+        text = json.dumps(dict(sorted(content.items())), separators=(",", ":")).replace('},"BRIDGE', '},\n"BRIDGE')
+        write_atomically(path, f"{text}\n".encode())
 
 
 if __name__ == "__main__":
-    main(tuple(sys.argv[1:]) or PLAYABLE)
+    main()

@@ -112,8 +112,8 @@ class AtariGame:
 class AtariEnv(GameEnv):
     """Observation: the last four steps' screens as (84, 84, 4) grey uint8, the newest last; zeros before the start."""
 
-    def __init__(self, rom: str, frameskip: int, **kwargs: Any) -> None:
-        super().__init__(AtariGame(rom, frameskip, kwargs.get("horizon")), **kwargs)
+    def __init__(self, game: AtariGame, **kwargs: Any) -> None:
+        super().__init__(game, **kwargs)
         shape = (OBSERVATION_SIZE, OBSERVATION_SIZE, STACKED_STEPS)
         self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
         self._frames: deque[np.ndarray] = deque(maxlen=STACKED_STEPS)

@@ -22,7 +22,7 @@ class CatalogueRow:
 
     `num_actions` is None where the game's own minimal action set is used (Atari); `reward_factor` is what rewards are
     divided by for learning. `paper_steps` holds the paper's sample complexities by algorithm (None: not solved within
-    5e6 steps), `paper_returns` its returns ("optimal" among them) with `digits` decimals as printed.
+    5e6 steps), `paper_returns` its returns ("optimal" among them).
     """
 
     env_id: EnvId
@@ -60,6 +60,16 @@ def lookup(env_id: str | EnvId) -> CatalogueRow:
         if row.env_id.deterministic() == parsed.deterministic():
             return row
     raise UnknownEnv(f"'{env_id}' is not one of the paper's 155 environments{near_matches(str(env_id))}")
+
+
+#: Procgen's actions beyond these do nothing more in the games of the catalogue.
+DEFAULT_PROCGEN_ACTIONS = 9
+
+
+def num_actions_of(env_id: EnvId) -> int:
+    """How many of Procgen's actions a game uses: what the catalogue says of its rows, also at levels that are not in it."""
+    known = {row.env_id.game: row.num_actions for row in catalogue() if row.env_id.suite == "procgen"}
+    return known.get(env_id.game) or DEFAULT_PROCGEN_ACTIONS
 
 
 def near_matches(name: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -34,3 +35,20 @@ class Game(Protocol):
     def fresh(self) -> Game: ...
     def reseed(self, seed: int) -> None: ...
     def provenance(self) -> Mapping[str, Any]: ...  # versions, seeds, library hashes
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What an action led to; key, state and screen are None where the game is over."""
+
+    reward: float
+    key: bytes | None
+    state: Any
+    screen: np.ndarray | None
+
+
+@runtime_checkable
+class BatchGame(Game, Protocol):
+    """A game that can step many states at a time."""
+
+    def step_all(self, states: Sequence[Any]) -> list[Outcome]: ...  # state after state, action after action

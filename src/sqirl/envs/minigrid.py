@@ -128,8 +128,7 @@ class MiniGridGame:
 class MiniGridEnv(GameEnv):
     """Observation: the grid of `MiniGridGame.screen` and a fourth plane of the remaining time, 255 down to 0."""
 
-    def __init__(self, name: str, **kwargs: Any) -> None:
-        game = MiniGridGame(name)
+    def __init__(self, game: MiniGridGame, **kwargs: Any) -> None:
         super().__init__(game, **kwargs)
         shape = (*game.screen().shape[:2], 4)
         self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)

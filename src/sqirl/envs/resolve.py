@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium as gym
 
 from sqirl.envs.adapters import as_game, is_toy_text
-from sqirl.envs.catalogue import near_matches
+from sqirl.envs.catalogue import near_matches, num_actions_of
 from sqirl.envs.env import GameEnv
 from sqirl.envs.game import Game
 from sqirl.envs.ids import EnvId, is_bridge_id, parse_id
@@ -83,7 +83,10 @@ def make_game(env_id: EnvId) -> Game:
         from sqirl.envs.atari import AtariGame
 
         return AtariGame(env_id.game, env_id.frameskip, env_id.horizon)
-    raise UnknownEnv(f"'{env_id}': {env_id.suite} games cannot be played yet; MiniGrid, Atari and your own envs can")
+    from sqirl.envs.procgen import ProcgenGame
+
+    assert env_id.mode is not None and env_id.level is not None
+    return ProcgenGame(env_id.game, env_id.mode, env_id.level, env_id.frameskip, num_actions_of(env_id))
 
 
 def _subject_of_env(env: gym.Env[Any, Any]) -> Subject:

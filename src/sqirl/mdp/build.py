@@ -135,7 +135,7 @@ class Enumeration:
         self.game = self.subject.make_game()
         self.game.reset()
         self.keys[key_of(self.game)] = 0
-        self._start_look = look_of(self.game)
+        self._start_look = look_of(self.game.screen())
         self.journal = Journal(self.folder, {"game": self.game.name, **_provenance(self.game)})
         self._began = time.monotonic()
         self._reported = 0.0

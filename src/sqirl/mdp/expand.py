@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from sqirl.envs.game import Game
+from sqirl.envs.game import BatchGame, Game, Outcome
 
 #: A screen of at most this many bytes is kept as it is; of a larger one only a digest, to tell screens apart.
 SMALL_SCREEN = 4096
@@ -46,9 +46,8 @@ def key_of(game: Game) -> bytes:
     return key if len(key) == KEY_BYTES else blake2b(key, digest_size=KEY_BYTES).digest()
 
 
-def look_of(game: Game) -> bytes:
-    """The screen's bytes if they are few, else a digest; empty if the game has no screens."""
-    screen = game.screen()
+def look_of(screen: np.ndarray | None) -> bytes:
+    """The screen's bytes if they are few, else a digest; empty if there is none."""
     if screen is None:
         return b""
     raw = screen.tobytes()
@@ -57,20 +56,25 @@ def look_of(game: Game) -> bytes:
 
 def expand(game: Game, packed_states: Sequence[bytes]) -> Block:
     """Take every action in every state of the block."""
-    rewards = np.empty((len(packed_states), game.num_actions))
+    batch = [unpack(packed) for packed in packed_states]
+    rewards: list[float] = []
     keys: list[bytes | None] = []
     states: dict[bytes, bytes] = {}
     looks: dict[bytes, bytes] = {}
-    for row, packed in enumerate(packed_states):
-        state = unpack(packed)
+    for outcome in game.step_all(batch) if isinstance(game, BatchGame) else step_each(game, batch):
+        rewards.append(outcome.reward)
+        keys.append(outcome.key)
+        if outcome.key is not None and outcome.key not in states:
+            state = game.get_state() if outcome.state is None else outcome.state
+            screen = game.screen() if outcome.screen is None else outcome.screen
+            states[outcome.key], looks[outcome.key] = pack(state), look_of(screen)
+    return Block(np.array(rewards).reshape(len(batch), game.num_actions), keys, states, looks)
+
+
+def step_each(game: Game, batch: Sequence[Any]) -> Iterator[Outcome]:
+    """One state and action after the other; the game is left where each led, for whoever wants its state and screen."""
+    for state in batch:
         for action in range(game.num_actions):
             game.set_state(state)
-            rewards[row, action], over = game.step(action)
-            if over:
-                keys.append(None)
-                continue
-            key = key_of(game)
-            keys.append(key)
-            if key not in states:
-                states[key], looks[key] = pack(game.get_state()), look_of(game)
-    return Block(rewards, keys, states, looks)
+            reward, over = game.step(action)
+            yield Outcome(reward, None if over else key_of(game), None, None)

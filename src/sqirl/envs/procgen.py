@@ -1,0 +1,262 @@
+"""Procgen levels as restorable games and as Gymnasium envs, through the C interface of the library in the wheel.
+
+The Python package `procgen` is never imported (it wants the old `gym` and an old numpy); its native library has no tie to either.
+The library plays many games at a time, so a whole block of states is expanded in a few calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Mapping, Sequence
+from functools import cache
+from hashlib import blake2b, sha256
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from sqirl.envs.env import GameEnv
+from sqirl.envs.game import Game, Outcome
+from sqirl.errors import MissingExtra, UnknownEnv
+
+RANDOM_SEED = 0
+NUM_COMBINATIONS = 15  # key combinations that the library knows as actions; a game uses the first few
+SCREEN_SHAPE = (64, 64, 3)
+GAMES = (
+    "bigfish", "bossfight", "caveflyer", "chaser", "climber", "coinrun", "dodgeball", "fruitbot", "heist", "jumper", "leaper",
+    "maze", "miner", "ninja", "plunder", "starpilot",
+)  # fmt: skip
+
+#: Games played at a time when a block of states is expanded.
+BATCH = 64
+
+_MODES = {"easy": 0, "hard": 1, "exploration": 1}
+#: Exploration mode is hard mode on one level for each game.
+_EXPLORATION_LEVELS = {
+    "coinrun": 1949448038, "caveflyer": 1259048185, "leaper": 1318677581, "jumper": 1434825276, "maze": 158988835,
+    "heist": 876640971, "climber": 1561126160, "ninja": 1123500215,
+}  # fmt: skip
+_LARGEST_STATE = 1 << 20
+
+
+class ProcgenGame:
+    """One level of one game, with a frameskip and the first `num_actions` of the library's actions."""
+
+    saved_by = "the library's snapshots"
+
+    def __init__(self, game: str, mode: str, level: int, frameskip: int, num_actions: int = NUM_COMBINATIONS) -> None:
+        if game not in GAMES:
+            raise UnknownEnv(f"Procgen has no game '{game}'; it has {', '.join(GAMES)}")
+        if mode == "exploration" and (game not in _EXPLORATION_LEVELS or level != 0):
+            raise UnknownEnv(f"Procgen's exploration mode has one level (l0), of {', '.join(_EXPLORATION_LEVELS)}")
+        self.name = game
+        self.mode, self.level, self.frameskip, self.num_actions = mode, level, frameskip, num_actions
+        self._one = self._batch_of(1)
+        self._many: _Batch | None = None
+        self._start = self._one.get_state(0), self._one.screens[0].tobytes()
+        self.reset()
+
+    def _batch_of(self, num: int) -> _Batch:
+        seed = _EXPLORATION_LEVELS[self.name] if self.mode == "exploration" else self.level
+        return _Batch(num, self.name, _MODES[self.mode], seed)
+
+    def reset(self) -> None:
+        self.set_state(self._start)
+
+    def step(self, action: int) -> tuple[float, bool]:
+        rewards, overs = self._one.play(np.array([action]), self.frameskip)
+        self._screen = self._one.screens[0].copy()
+        return float(rewards[0]), bool(overs[0])
+
+    def get_state(self) -> tuple[bytes, bytes]:
+        return self._one.get_state(0), self._screen.tobytes()
+
+    def set_state(self, state: tuple[bytes, bytes]) -> None:
+        self._one.set_state(0, state[0])
+        self._screen = np.frombuffer(state[1], np.uint8).reshape(SCREEN_SHAPE)
+
+    def state_key(self) -> bytes:
+        return blake2b(self._one.get_state(0), digest_size=16).digest()
+
+    def step_all(self, states: Sequence[tuple[bytes, bytes]]) -> list[Outcome]:
+        """Every action in every state, state after state, BATCH games at a time."""
+        if self._many is None:
+            self._many = self._batch_of(BATCH)
+        pairs = [(state[0], action) for state in states for action in range(self.num_actions)]
+        outcomes = []
+        for first in range(0, len(pairs), BATCH):
+            outcomes += self._step_some(self._many, pairs[first : first + BATCH])
+        return outcomes
+
+    def _step_some(self, batch: _Batch, pairs: list[tuple[bytes, int]]) -> list[Outcome]:
+        for slot, (state, _) in enumerate(pairs):
+            batch.set_state(slot, state)
+        actions = np.zeros(BATCH, np.int32)
+        actions[: len(pairs)] = [action for _, action in pairs]
+        rewards, overs = batch.play(actions, self.frameskip)
+        outcomes = []
+        for slot in range(len(pairs)):
+            if overs[slot]:
+                outcomes.append(Outcome(float(rewards[slot]), None, None, None))
+                continue
+            state = batch.get_state(slot)
+            key = blake2b(state, digest_size=16).digest()
+            screen = batch.screens[slot].copy()
+            outcomes.append(Outcome(float(rewards[slot]), key, (state, screen.tobytes()), screen))
+        return outcomes
+
+    def screen(self) -> np.ndarray:
+        """(64, 64, 3) uint8, as the agent sees it."""
+        return self._screen
+
+    def render(self) -> np.ndarray:
+        return self._screen
+
+    def fresh(self) -> Game:
+        return ProcgenGame(self.name, self.mode, self.level, self.frameskip, self.num_actions)
+
+    def reseed(self, seed: int) -> None:
+        """Nothing to do: the games' generators are part of their state, and the level fixes them."""
+
+    def provenance(self) -> Mapping[str, Any]:
+        from importlib.metadata import version
+
+        return {"procgen-mirror": version("procgen-mirror"), "libenv_sha256": library_hash(), "rand_seed": RANDOM_SEED}
+
+
+class ProcgenEnv(GameEnv):
+    """Observation: the screen, (64, 64, 3) RGB uint8."""
+
+    def __init__(self, game: ProcgenGame, **kwargs: Any) -> None:
+        super().__init__(game, **kwargs)
+        self.observation_space = gym.spaces.Box(0, 255, SCREEN_SHAPE, np.uint8)
+
+    def observe(self) -> np.ndarray:
+        screen = self.game.screen()
+        assert screen is not None
+        return screen.copy()
+
+
+# The C interface ------------------------------------------------------------------------------------------------------
+
+_NAME_LENGTH = 128
+_UINT8, _INT32 = 1, 2  # libenv's codes of types
+
+
+class _Option(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char * _NAME_LENGTH), ("dtype", ctypes.c_int), ("count", ctypes.c_int), ("data", ctypes.c_void_p),
+    ]  # fmt: skip
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("items", ctypes.POINTER(_Option)), ("count", ctypes.c_int)]
+
+
+class _Buffers(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("ob", "rew", "first", "info", "ac")]
+
+
+class _Batch:
+    """`num` copies of a level in one environment of the library, each of which can be set to any state."""
+
+    def __init__(self, num: int, game: str, mode: int, level: int) -> None:
+        self._lib = _library()
+        switches = ("center_agent", "use_backgrounds")
+        off = ("use_generated_assets", "use_monochrome_assets", "restrict_themes", "paint_vel_info", "use_sequential_levels",
+               "render_human")  # fmt: skip
+        flags = {**dict.fromkeys(switches, True), **dict.fromkeys(off, False)}
+        numbers = {
+            "distribution_mode": mode,
+            "num_levels": 1,
+            "start_level": level,
+            "num_actions": NUM_COMBINATIONS,
+            "debug_mode": 0,
+            "rand_seed": RANDOM_SEED,
+            "num_threads": 0,
+        }
+        texts = {"env_name": game, "resource_root": f"{_package() / 'data' / 'assets'}/"}
+        self._kept: list[Any] = []  # what the library holds pointers to
+        items = [self._option(name, _UINT8, 1, ctypes.c_uint8(flag)) for name, flag in flags.items()]
+        items += [self._option(name, _INT32, 1, ctypes.c_int32(number)) for name, number in numbers.items()]
+        items += [
+            self._option(name, _UINT8, len(t), ctypes.create_string_buffer(t.encode())) for name, t in texts.items()
+        ]
+        array = (_Option * len(items))(*items)
+        self._handle = self._lib.libenv_make(num, _Options(array, len(items)))
+        self.screens = np.zeros((num, *SCREEN_SHAPE), np.uint8)
+        self._rewards, self._first = np.zeros(num, np.float32), np.zeros(num, np.uint8)
+        self._actions, self._info = np.zeros(num, np.int32), np.zeros((3, num), np.int32)
+        pointers = [self._pointers(self.screens), self._rewards.ctypes.data, self._first.ctypes.data,
+                    self._pointers(self._info.reshape(-1)), self._pointers(self._actions)]  # fmt: skip
+        self._buffers = _Buffers(*pointers)
+        self._lib.libenv_set_buffers(self._handle, ctypes.byref(self._buffers))
+        self._lib.libenv_observe(self._handle)
+        self._scratch = ctypes.create_string_buffer(_LARGEST_STATE)
+
+    def _option(self, name: str, dtype: int, count: int, value: Any) -> _Option:
+        self._kept.append(value)
+        return _Option(name.encode(), dtype, count, ctypes.cast(ctypes.pointer(value), ctypes.c_void_p))
+
+    def _pointers(self, array: np.ndarray) -> Any:
+        """The address of a table of the addresses of the array's rows."""
+        table = (ctypes.c_void_p * len(array))(*(row.ctypes.data for row in array.reshape(len(array), -1)))
+        self._kept += [array, table]
+        return ctypes.cast(table, ctypes.c_void_p)
+
+    def get_state(self, slot: int) -> bytes:
+        length = self._lib.get_state(self._handle, slot, self._scratch, _LARGEST_STATE)
+        return ctypes.string_at(self._scratch, length)
+
+    def set_state(self, slot: int, state: bytes) -> None:
+        self._lib.set_state(self._handle, slot, state, len(state))
+
+    def play(self, actions: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray]:
+        """(num,) total reward over `frames` frames, or until the game is over, and (num,) bool whether it is."""
+        self._actions[:] = actions
+        total, over = np.zeros(len(self._actions), np.float64), np.zeros(len(self._actions), bool)
+        for _ in range(frames):
+            self._lib.libenv_act(self._handle)
+            self._lib.libenv_observe(self._handle)
+            total += np.where(over, 0.0, self._rewards)
+            over |= self._first.astype(bool)
+            if over.all():
+                break
+        return total, over
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._lib.libenv_close(self._handle)
+
+
+def _package() -> Path:
+    """The folder of the package, found without importing it."""
+    spec = importlib.util.find_spec("procgen")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtra("Procgen", "procgen")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def library_path() -> Path:
+    return _package() / "data" / "prebuilt" / "libenv.so"
+
+
+@cache
+def library_hash() -> str:
+    """SHA-256 of the native library: builds of it draw some games a little differently."""
+    return sha256(library_path().read_bytes()).hexdigest()
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    lib = ctypes.CDLL(str(library_path()))
+    pointer = ctypes.c_void_p
+    lib.libenv_make.argtypes, lib.libenv_make.restype = [ctypes.c_int, _Options], pointer
+    lib.libenv_set_buffers.argtypes = [pointer, pointer]
+    for function in (lib.libenv_observe, lib.libenv_act, lib.libenv_close):
+        function.argtypes = [pointer]
+    lib.get_state.argtypes, lib.get_state.restype = [pointer, ctypes.c_int, ctypes.c_char_p, ctypes.c_int], ctypes.c_int
+    lib.set_state.argtypes = [pointer, ctypes.c_int, ctypes.c_char_p, ctypes.c_int]
+    return lib
