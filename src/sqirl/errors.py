@@ -17,8 +17,9 @@ class UnknownEnv(SqirlError):
 class MissingExtra(SqirlError):
     """A suite or a tool is not installed; the message says which extra brings it."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} is not installed; install it with: pip install 'sqirl[{extra}]'")
+    def __init__(self, what: str, extra: str, command: str | None = None) -> None:
+        way = command or f"pip install 'sqirl[{extra}]'"
+        super().__init__(f"{what} is not installed; install it with: {way}")
 
 
 class InvalidMDP(SqirlError):

@@ -235,12 +235,22 @@ def _package() -> Path:
     """The folder of the package, found without importing it."""
     spec = importlib.util.find_spec("procgen")
     if spec is None or not spec.submodule_search_locations:
-        raise MissingExtra("Procgen", "procgen")
+        raise MissingExtra("Procgen", "procgen", "pip install --no-deps procgen-mirror")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
 def library_path() -> Path:
     return _package() / "data" / "prebuilt" / "libenv.so"
+
+
+def renderer() -> str:
+    """What the library draws with, as far as its bundled files tell."""
+    bundled = sorted(_package().parent.glob("procgen_mirror.libs/libQt5Gui*"))
+    return (
+        bundled[0].name.partition(".so.")[0].partition("-")[0] + bundled[0].name.partition(".so")[2]
+        if bundled
+        else "the system's Qt"
+    )
 
 
 @cache

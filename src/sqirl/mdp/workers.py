@@ -127,8 +127,10 @@ class Workers:
         return executor
 
     def _abandon_executor(self) -> None:
-        if self._executor is not None:
+        if isinstance(self._executor, ProcessPoolExecutor):
             self._executor.shutdown(wait=False, cancel_futures=True)
+        elif self._executor is not None:
+            self._executor.shutdown(wait=False)  # dask's knows no cancel_futures, and drops them with the client
         self._executor = None
 
     def close(self) -> None:

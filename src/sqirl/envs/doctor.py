@@ -1,0 +1,89 @@
+"""What this machine has of what sqirl can use, and how to get the rest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from sqirl.envs.catalogue import catalogue
+
+#: Below these a build of one of the larger games is likely to be stopped by the machine.
+COMFORTABLE_MEMORY, COMFORTABLE_DISK = 4 << 30, 5 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at; `fix` is None where all is well."""
+
+    what: str
+    found: str
+    fix: str | None = None
+
+
+def examine(folder: Path) -> list[Finding]:
+    """Look at the suites, the optional tools and the machine; builds would go to `folder`."""
+    return [_guarded(name, look) for name, look in _SUITES.items()] + [*_tools(), *_machine(folder)]
+
+
+def _guarded(name: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, look())
+    except Exception as error:  # whatever is wrong with a library, the others are still to be reported
+        return Finding(name, "not usable", str(error).splitlines()[0] if str(error) else type(error).__name__)
+
+
+def _minigrid() -> str:
+    from sqirl.envs.minigrid import MiniGridGame
+
+    MiniGridGame("Empty-5x5").step(2)
+    return f"minigrid {version('minigrid')}"
+
+
+def _atari() -> str:
+    from sqirl.envs.atari import AtariGame
+
+    AtariGame("freeway", 1).step(0)
+    from ale_py import roms
+
+    needed = {row.env_id.game for row in catalogue() if row.env_id.suite == "atari"}
+    present = [rom for rom in needed if roms.get_rom_path(rom) is not None]
+    if len(present) < len(needed):
+        raise RuntimeError(f"only {len(present)} of the {len(needed)} ROMs: pip install 'ale-py>=0.11,!=0.12.0'")
+    return f"ale-py {version('ale-py')}, all {len(needed)} ROMs of the catalogue"
+
+
+def _procgen() -> str:
+    from sqirl.envs.procgen import ProcgenGame, library_hash, renderer
+
+    ProcgenGame("maze", "easy", 0, 1, 9).step(0)
+    return f"procgen-mirror {version('procgen-mirror')}, libenv.so sha256 {library_hash()[:16]}…, drawn by {renderer()}"
+
+
+_SUITES: dict[str, Callable[[], str]] = {"MiniGrid": _minigrid, "Atari": _atari, "Procgen": _procgen}
+
+
+def _tools() -> Iterator[Finding]:
+    for package, extra, use in (("distributed", "cluster", "builds on a dask cluster"),):
+        try:
+            yield Finding(package, f"{version(package)} ({use})")
+        except PackageNotFoundError:
+            yield Finding(package, f"not installed ({use})", f"pip install 'sqirl[{extra}]'")
+
+
+def _machine(folder: Path) -> Iterator[Finding]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    yield Finding("cores", str(cores))
+    try:
+        memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        short = "close other programs, or build with a lower --max-states" if memory < COMFORTABLE_MEMORY else None
+        yield Finding("free memory", f"{memory / (1 << 30):.1f} GiB", short)
+    except (ValueError, OSError):
+        yield Finding("free memory", "unknown on this system")
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    free = shutil.disk_usage(existing).free
+    full = f"set SQIRL_HOME to a larger disk than that of {existing}" if free < COMFORTABLE_DISK else None
+    yield Finding("free disk", f"{free / (1 << 30):.1f} GiB at {folder}", full)

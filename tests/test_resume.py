@@ -1,0 +1,174 @@
+"""A build can be killed at any moment, lose a worker, run on a cluster or out of disk, and still gives the same bytes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sqirl.errors import WorkFailed
+from sqirl.mdp import workers
+from sqirl.mdp.build import build_mdp
+from sqirl.mdp.expand import expand
+from sqirl.mdp.journal import Appender, Journal
+
+GAME = "BRIDGE/MiniGrid-DoorKey-8x8-v0"
+
+
+def saved_bytes(mdp, path: Path) -> bytes:
+    mdp.save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return saved_bytes(build_mdp(GAME), tmp_path_factory.mktemp("whole") / "m.npz")
+
+
+@pytest.fixture
+def pool_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use processes however little there is to do."""
+    monkeypatch.setattr(workers, "POOL_WORTHWHILE_SECONDS", 0.0)
+    monkeypatch.setattr(workers, "BLOCK_SECONDS", 0.02)
+
+
+def test_killed_at_random_moments_and_resumed(tmp_path: Path, expected: bytes) -> None:
+    code = (
+        "import sys; from pathlib import Path; from sqirl.mdp.build import build_mdp\n"
+        f"build_mdp({GAME!r}, folder=Path(sys.argv[1])).save(sys.argv[2])"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "build"), str(tmp_path / "m.npz")]
+    rng, kills, levels = random.Random(0), 0, []
+    while not (tmp_path / "m.npz").exists():
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        journal = tmp_path / "build"
+        deadline = time.monotonic() + 30
+        while (
+            process.poll() is None and len(list(journal.glob("rows_*"))) <= len(levels) and time.monotonic() < deadline
+        ):
+            time.sleep(0.01)  # let every attempt get a little further than the one before
+        if kills < 6:
+            time.sleep(rng.random() * 0.3)
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait(timeout=120)
+        levels = list(journal.glob("rows_*"))
+    assert kills >= 2 and (tmp_path / "m.npz").read_bytes() == expected
+
+
+def test_a_torn_entry_is_done_again(tmp_path: Path, expected: bytes) -> None:
+    folder = tmp_path / "build"
+    partial = build_mdp(GAME, folder=folder, max_states=2000)
+    assert partial.is_partial
+    last = sorted(folder.glob("rows_*"))[-1]
+    for damage in (lambda data: data[:-5], lambda data: data + b"torn", lambda data: data[:-1] + b"\x00"):
+        last.write_bytes(damage(last.read_bytes()))
+        states = sorted(folder.glob("states_*"))[-1]
+        states.write_bytes(states.read_bytes() + b"half a state")
+    assert saved_bytes(build_mdp(GAME, folder=folder), tmp_path / "m.npz") == expected
+
+
+def test_a_pool_gives_the_same_bytes(tmp_path: Path, expected: bytes, pool_at_once: None) -> None:
+    assert saved_bytes(build_mdp(GAME, jobs=2), tmp_path / "m.npz") == expected
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path: Path, expected: bytes, pool_at_once: None) -> None:
+    rng, killed = random.Random(1), []
+
+    def kill_one(progress) -> None:
+        children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+        pool = [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        if pool and len(killed) < 3 and rng.random() < 0.3:
+            killed.append(rng.choice(pool))
+            os.kill(killed[-1], signal.SIGKILL)
+
+    mdp = build_mdp(GAME, jobs=2, progress=kill_one)
+    assert killed and saved_bytes(mdp, tmp_path / "m.npz") == expected
+
+
+def test_workers_that_keep_dying_end_the_build_with_a_word(
+    tmp_path: Path, pool_at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "expand_named", die)
+    with pytest.raises(WorkFailed, match="died 6 times in a row; what is built so far is kept"):
+        build_mdp(GAME, jobs=2, folder=tmp_path / "build")
+
+
+def die(*_: object) -> None:
+    os._exit(1)
+
+
+def test_a_dask_cluster_of_two_processes_gives_the_same_bytes(
+    tmp_path: Path, expected: bytes, pool_at_once: None
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, local_directory=str(tmp_path)
+    ) as cluster:
+        mdp = build_mdp(GAME, cluster=cluster.scheduler_address)
+    assert saved_bytes(mdp, tmp_path / "m.npz") == expected
+
+
+def test_no_cluster_at_the_address(pool_at_once: None) -> None:
+    with pytest.raises(Exception, match=r"no dask scheduler answers at 'tcp://127\.0\.0\.1:1'"):
+        workers.connect("tcp://127.0.0.1:1")
+
+
+def test_a_full_disk_stops_the_build_and_leaves_the_journal_whole(
+    tmp_path: Path, expected: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "build"
+    real, calls = Appender.append, []
+
+    def full(self, rows, packed) -> None:
+        calls.append(1)
+        if len(calls) == 40:
+            self._states.write(packed[0][:3] if packed else b"x")
+            raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+        real(self, rows, packed)
+
+    monkeypatch.setattr(Appender, "append", full)
+    with pytest.raises(OSError, match="No space left"):
+        build_mdp(GAME, folder=folder)
+    monkeypatch.undo()
+    assert saved_bytes(build_mdp(GAME, folder=folder), tmp_path / "m.npz") == expected
+
+
+def test_a_folder_of_another_game_is_refused(tmp_path: Path) -> None:
+    build_mdp("BRIDGE/MiniGrid-Empty-5x5-v0", folder=tmp_path)
+    with pytest.raises(WorkFailed, match="remove the folder"):
+        build_mdp("BRIDGE/MiniGrid-Empty-6x6-v0", folder=tmp_path)
+
+
+def test_a_longer_horizon_goes_on_from_a_shorter_build(tmp_path: Path) -> None:
+    folder = tmp_path / "build"
+    short = build_mdp("BRIDGE/MiniGrid-DoorKey-6x6-v0", horizon=8, folder=folder)
+    assert short.depth == 8 and not short.is_partial
+    longer = build_mdp("BRIDGE/MiniGrid-DoorKey-6x6-v0", horizon=20, folder=folder)
+    whole = build_mdp("BRIDGE/MiniGrid-DoorKey-6x6-v0", horizon=20)
+    assert saved_bytes(longer, tmp_path / "a.npz") == saved_bytes(whole, tmp_path / "b.npz")
+
+
+def test_the_journal_forgets_the_states_of_finished_levels(tmp_path: Path) -> None:
+    build_mdp("BRIDGE/MiniGrid-DoorKey-5x5-v0", folder=tmp_path, horizon=6)
+    assert sorted(path.name for path in tmp_path.glob("states_*")) == ["states_0006"]
+    identity = json.loads((tmp_path / "identity.json").read_text())
+    assert Journal(tmp_path, identity).size() < 20_000
+
+
+def test_expansion_is_a_function_of_the_states_alone() -> None:
+    from sqirl.envs.minigrid import MiniGridGame
+    from sqirl.mdp.expand import pack
+
+    game, other = MiniGridGame("DoorKey-5x5"), MiniGridGame("DoorKey-5x5")
+    block = [pack(game.get_state())]
+    first, second = expand(game, block), expand(other, block)
+    assert first.keys == second.keys and first.states == second.states
