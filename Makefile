@@ -20,7 +20,8 @@ check: $(VENV)/installed
 
 bench: $(VENV)/installed
 	@$(PIP) install -c constraints.txt -e '.[bench]'
-	@$(BIN)/python benchmarks/bench_analysis.py
+	@$(BIN)/python -W ignore benchmarks/bench_analysis.py
+	@$(BIN)/python -W ignore benchmarks/bench_build.py
 
 docs: $(VENV)/installed
 	@SQIRL_HOME=$(VENV)/no-builds $(BIN)/sqirl envs --markdown > docs/bridge.md

@@ -106,6 +106,9 @@ class GymGame:
         with self._blaming_the_env("get_state"):
             return self._save(), self._observation
 
+    def bare_state(self) -> Any:
+        return self.get_state()
+
     def set_state(self, state: Any) -> None:
         saved, self._observation = state
         with self._blaming_the_env("set_state"):

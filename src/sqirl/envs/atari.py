@@ -46,7 +46,8 @@ class AtariGame:
         self._ale.reset_game()
         self._start = self._ale.cloneState()
         self._start_screen = self._ale.getScreenRGB()
-        self._screen = self._start_screen
+        self._screen: np.ndarray | None = self._start_screen  # None: ask the emulator, whose screen is up to date
+        self._restored: tuple[bytes, Any] = b"", None  # the state last restored, in both forms
 
     def reset(self) -> None:
         self._ale.restoreState(self._start)
@@ -56,7 +57,7 @@ class AtariGame:
         reward, over = self._play(self._actions[action])
         if self.name == "skiing" and not over and self._steps_taken() == self.horizon:
             reward += sum(self._play(_NOOP)[0] for _ in range(SKIING_EXTRA_STEPS))
-        self._screen = self._ale.getScreenRGB()
+        self._screen = None
         return float(reward), over
 
     def _play(self, ale_action: int) -> tuple[float, bool]:
@@ -73,23 +74,31 @@ class AtariGame:
         return round(self._ale.getEpisodeFrameNumber() / self.frameskip)
 
     def get_state(self) -> tuple[bytes, bytes]:
-        return self._ale.cloneState().serialize(), self._screen.tobytes()
+        return self._ale.cloneState().serialize(), self.screen().tobytes()
 
-    def set_state(self, state: tuple[bytes, bytes]) -> None:
+    def bare_state(self) -> tuple[bytes, None]:
+        return self._ale.cloneState().serialize(), None
+
+    def set_state(self, state: tuple[bytes, bytes | None]) -> None:
         from ale_py import ALEState
 
-        self._ale.restoreState(ALEState(state[0]))
-        self._screen = np.frombuffer(state[1], np.uint8).reshape(self._start_screen.shape)
+        if state[0] is not self._restored[0]:  # a build restores one state for every action
+            self._restored = state[0], ALEState(state[0])
+        self._ale.restoreState(self._restored[1])
+        if state[1] is not None:
+            self._screen = np.frombuffer(state[1], np.uint8).reshape(self._start_screen.shape)
 
     def state_key(self) -> bytes:
         return blake2b(self._ale.cloneState().serialize(), digest_size=16).digest()
 
     def screen(self) -> np.ndarray:
         """The screen as (210, 160, 3) uint8."""
+        if self._screen is None:
+            self._screen = self._ale.getScreenRGB()
         return self._screen
 
     def render(self) -> np.ndarray:
-        return self._screen
+        return self.screen()
 
     def fresh(self) -> Game:
         return AtariGame(self.name, self.frameskip, self.horizon)

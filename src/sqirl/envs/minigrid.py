@@ -95,6 +95,9 @@ class MiniGridGame:
                 cells[where] = obj
         env.grid.grid = cells
 
+    def bare_state(self) -> bytes:
+        return self.get_state()
+
     def state_key(self) -> bytes:
         return self.get_state()
 

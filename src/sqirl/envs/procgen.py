@@ -73,14 +73,18 @@ class ProcgenGame:
     def get_state(self) -> tuple[bytes, bytes]:
         return self._one.get_state(0), self._screen.tobytes()
 
-    def set_state(self, state: tuple[bytes, bytes]) -> None:
+    def bare_state(self) -> tuple[bytes, None]:
+        return self._one.get_state(0), None
+
+    def set_state(self, state: tuple[bytes, bytes | None]) -> None:
         self._one.set_state(0, state[0])
-        self._screen = np.frombuffer(state[1], np.uint8).reshape(SCREEN_SHAPE)
+        if state[1] is not None:
+            self._screen = np.frombuffer(state[1], np.uint8).reshape(SCREEN_SHAPE)
 
     def state_key(self) -> bytes:
         return blake2b(self._one.get_state(0), digest_size=16).digest()
 
-    def step_all(self, states: Sequence[tuple[bytes, bytes]]) -> list[Outcome]:
+    def step_all(self, states: Sequence[tuple[bytes, bytes | None]]) -> list[Outcome]:
         """Every action in every state, state after state, BATCH games at a time."""
         if self._many is None:
             self._many = self._batch_of(BATCH)
@@ -104,7 +108,7 @@ class ProcgenGame:
             state = batch.get_state(slot)
             key = blake2b(state, digest_size=16).digest()
             screen = batch.screens[slot].copy()
-            outcomes.append(Outcome(float(rewards[slot]), key, (state, screen.tobytes()), screen))
+            outcomes.append(Outcome(float(rewards[slot]), key, (state, None), screen))
         return outcomes
 
     def screen(self) -> np.ndarray:

@@ -144,7 +144,7 @@ class Enumeration:
 
     def run(self, jobs: int = 1, cluster: str | None = None) -> None:
         """Expand level after level until the horizon, the end of the game's states, or a limit."""
-        start = pack(self.game.get_state())
+        start = pack(self.game.bare_state())
         if not self.journal.rows_path(0).exists():
             self.journal.write_start(start)
         sizes, known = np.array([len(start)]), 0

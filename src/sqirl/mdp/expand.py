@@ -65,7 +65,7 @@ def expand(game: Game, packed_states: Sequence[bytes]) -> Block:
         rewards.append(outcome.reward)
         keys.append(outcome.key)
         if outcome.key is not None and outcome.key not in states:
-            state = game.get_state() if outcome.state is None else outcome.state
+            state = game.bare_state() if outcome.state is None else outcome.state
             screen = game.screen() if outcome.screen is None else outcome.screen
             states[outcome.key], looks[outcome.key] = pack(state), look_of(screen)
     return Block(np.array(rewards).reshape(len(batch), game.num_actions), keys, states, looks)
