@@ -82,16 +82,18 @@ class Workers:
         """In other processes, with a bounded number of blocks under way."""
         hands = self._hands()
         size = min(self._block_size(BLOCK_SECONDS), -(-count // (2 * hands)))
-        waiting: deque[tuple[list[bytes], Future[Block]]] = deque()
         batches = iter(lambda: list(itertools.islice(packed_states, size)), [])
+        waiting: deque[list[bytes]] = deque()
+        futures: deque[Future[Block]] = deque()  # of the first so many that wait
         breaks = 0
         while True:
+            waiting.extend(itertools.islice(batches, 2 * hands - len(waiting)))
+            if not waiting:
+                return
             try:
-                while len(waiting) < 2 * hands and (batch := next(batches, None)) is not None:
-                    waiting.append((batch, self._submit(batch)))
-                if not waiting:
-                    return
-                block = waiting[0][1].result()
+                for batch in itertools.islice(waiting, len(futures), None):
+                    futures.append(self._submit(batch))
+                block = futures[0].result()
             except BrokenExecutor as error:
                 breaks += 1
                 if breaks > MOST_BREAKS:
@@ -99,10 +101,11 @@ class Workers:
                         f"worker processes died {breaks} times in a row; what is built so far is kept"
                     ) from error
                 self._abandon_executor()
-                waiting = deque((batch, self._submit(batch)) for batch, _ in waiting)
+                futures.clear()  # all that waits is submitted again, in the same order
                 continue
             breaks = 0
             waiting.popleft()
+            futures.popleft()
             yield block
 
     def _submit(self, batch: list[bytes]) -> Future[Block]:
