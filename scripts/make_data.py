@@ -4,7 +4,7 @@
 
 Every game is enumerated to the longest horizon of its rows, or as far as the time limit lets it (per game; a later run goes
 on). The longest row that the enumeration covers is merged and shipped, if it is small enough; shorter ones are cut from it.
-Rows that ship are not built again. `docs/growth.json` notes how far the others came, and how they grow.
+Rows that ship are not built again. `growth.json` beside them notes how far the others came, and how they grow.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from sqirl.analysis.analyze import analyze
-from sqirl.analysis.archive import archive_path
+from sqirl.analysis.archive import archive_path, growth_path
 from sqirl.cli.progress import build_display
 from sqirl.envs.catalogue import catalogue
 from sqirl.envs.ids import EnvId
-from sqirl.mdp.build import build_mdp
+from sqirl.mdp.build import BuildProgress, build_mdp
 from sqirl.mdp.files import write_atomically
 from sqirl.mdp.store import named_after, shipped_folder, user_folder
 from sqirl.mdp.tabular import TabularMDP
@@ -34,8 +34,6 @@ LARGEST_FILE = 1 << 20
 
 #: From this many transitions on, the search for min k stops at LARGE_SEARCH_K: further passes would take hours.
 LARGE, LARGE_SEARCH_K = 1_500_000, 5
-
-GROWTH = Path(__file__).parent.parent / "docs" / "growth.json"
 
 
 def main() -> None:
@@ -66,10 +64,10 @@ def games(wanted: list[str]) -> list[list[EnvId]]:
 
 def make_game_data(ids: list[EnvId], time_limit: float | None, jobs: int) -> None:
     longest = ids[-1]
-    mdp = enumerate_as_far(longest, time_limit, jobs)
+    mdp, last = enumerate_as_far(longest, time_limit, jobs)
     covered = [env_id for env_id in ids if mdp.depth is None or mdp.depth >= env_id.horizon]
-    if mdp.is_partial:
-        note_growth(longest, mdp)
+    if mdp.is_partial and last is not None:
+        note_growth(longest, mdp, last, jobs)
     if not covered:
         print(f"{longest}: {mdp.num_states:,} states to step {mdp.depth}, no row covered", flush=True)
         return
@@ -82,17 +80,22 @@ def make_game_data(ids: list[EnvId], time_limit: float | None, jobs: int) -> Non
         note_analyses(env_id, named_after(whole.cut(env_id.horizon), env_id))
 
 
-def enumerate_as_far(env_id: EnvId, time_limit: float | None, jobs: int) -> TabularMDP:
-    with build_display(str(env_id)) as progress:
-        return build_mdp(
-            env_id,
-            max_states=10_000_000,
-            time_limit=time_limit,
-            jobs=jobs,
-            folder=user_folder() / "builds" / env_id.stem,
-            progress=progress,
-            replays=30,
+def enumerate_as_far(env_id: EnvId, time_limit: float | None, jobs: int) -> tuple[TabularMDP, BuildProgress | None]:
+    """The MDP as far as the time lets it, and the last word on its progress."""
+    last: BuildProgress | None = None
+
+    with build_display(str(env_id)) as show:
+
+        def note(progress: BuildProgress) -> None:
+            nonlocal last
+            last = progress
+            show(progress)
+
+        folder = user_folder() / "builds" / env_id.stem
+        mdp = build_mdp(
+            env_id, max_states=10_000_000, time_limit=time_limit, jobs=jobs, folder=folder, progress=note, replays=30
         )
+    return mdp, last
 
 
 def note_analyses(env_id: EnvId, mdp: TabularMDP) -> None:
@@ -113,10 +116,15 @@ def note_analyses(env_id: EnvId, mdp: TabularMDP) -> None:
     )
 
 
-def note_growth(env_id: EnvId, mdp: TabularMDP) -> None:
-    """How far a game came that its longest row asks more of."""
-    with changing(GROWTH) as notes:
-        notes[str(env_id)] = {"depth": mdp.depth, "states": mdp.num_states, "horizon": env_id.horizon}
+def note_growth(env_id: EnvId, mdp: TabularMDP, last: BuildProgress, jobs: int) -> None:
+    """How far a game came that its longest row asks more of, how it grows, and what the rest would take at that rate."""
+    with changing(growth_path()) as notes:
+        notes[str(env_id)] = {
+            "depth": mdp.depth,
+            "states": last.states,
+            "growth": round(last.growth, 3),
+            "core_hours": float(f"{last.seconds_left * jobs / 3600:.3g}"),
+        }
 
 
 @contextmanager

@@ -13,26 +13,24 @@ from sqirl.mdp.tabular import TabularMDP
 
 def test_gorp() -> None:
     # k T² A^(k + log_A(1/Δ²)) log(T A / δ) with k=2, T=10, A=3, Δ=0.1
+    instance = bounds.Instance(2, 10, 3, 0.1)
     expected = 2 * 100 * 3 ** (2 + math.log(100, 3)) * math.log(30 / 0.05)
-    assert bounds.gorp_bound(k=2, horizon=10, num_actions=3, gap=0.1) == pytest.approx(expected)
-    assert bounds.gorp_bound(k=2, horizon=10, num_actions=3, gap=0.1, constant=7) == pytest.approx(7 * expected)
+    assert bounds.gorp_bound(instance) == pytest.approx(expected)
+    assert bounds.gorp_bound(instance, constant=7) == pytest.approx(7 * expected)
 
 
 def test_sqirl_theorem() -> None:
     k, T, A, gap, eps, alpha, D = 2, 10, 3, 0.1, 0.2, 1.5, 40.0
+    instance = bounds.Instance(k, T, A, gap)
     m = k * T * alpha ** (2 * (k - 1)) * A**k * D / (gap**2 * eps) * math.log(k * T * alpha * A * D / (gap * eps))
-    assert bounds.sqirl_episodes(
-        k=k, horizon=T, num_actions=A, gap=gap, complexity=D, blowup=alpha, epsilon=eps
-    ) == pytest.approx(m)
+    assert bounds.sqirl_episodes(instance, complexity=D, blowup=alpha, epsilon=eps) == pytest.approx(m)
     hypotheses = bounds.VCType(5, 8.0)
     delta = 0.05 / (k * T)
     F = 5 * math.log(40) + math.log(1 / delta)
     G = 5 * math.log(A * 40) + math.log(1 / delta)
     assert bounds.least_squares_complexity(hypotheses, num_actions=A, delta=delta) == pytest.approx(F + G)
-    m1 = bounds.sqirl_episodes(k=k, horizon=T, num_actions=A, gap=gap, complexity=F + G, epsilon=eps)
-    assert bounds.sqirl_bound(
-        k=k, horizon=T, num_actions=A, gap=gap, hypotheses=hypotheses, epsilon=eps
-    ) == pytest.approx(T * T * m1)
+    m1 = bounds.sqirl_episodes(instance, complexity=F + G, epsilon=eps)
+    assert bounds.sqirl_bound(instance, hypotheses=hypotheses, epsilon=eps) == pytest.approx(T * T * m1)
 
 
 def test_a_class_that_is_not_closed_pays_for_its_slack() -> None:
@@ -50,7 +48,7 @@ def test_table_of_bounds() -> None:
     k, T, A, S, gap, eps = 2, 10, 3, 7, 0.1, 0.2
     H = k + math.log(1 / gap**2, A)
     tabular, linear, pseudo = bounds.table_of_bounds(
-        k=k, horizon=T, num_actions=A, num_states=S, gap=gap, epsilon=eps, feature_dimension=4, pseudo_dimension=6
+        bounds.Instance(k, T, A, gap), num_states=S, epsilon=eps, feature_dimension=4, pseudo_dimension=6
     )
     assert (tabular.strategic, tabular.sqirl) == pytest.approx((T * S * A / eps**2, k * T**3 * S * A ** (H + 1) / eps))
     assert (linear.strategic, linear.sqirl) == pytest.approx((T**2 * 16 / eps**2, k * T**3 * 4 * A**H / eps))
@@ -71,8 +69,8 @@ def test_covering_numbers_of_appendix_a() -> None:
 
 
 def test_bounds_beyond_floats_are_infinite_not_errors() -> None:
-    assert bounds.gorp_bound(k=2, horizon=10, num_actions=3, gap=1e-200) == math.inf
-    assert bounds.gorp_bound(k=900, horizon=1000, num_actions=18, gap=0.5) == math.inf
+    assert bounds.gorp_bound(bounds.Instance(2, 10, 3, 1e-200)) == math.inf
+    assert bounds.gorp_bound(bounds.Instance(900, 1000, 18, 0.5)) == math.inf
 
 
 def test_an_analysis_carries_the_bounds_of_the_k_that_attains_its_effective_horizon() -> None:

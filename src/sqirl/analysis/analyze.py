@@ -252,30 +252,18 @@ def _bounds(
     if k is None or not gaps[k - 1] > 0:
         return None
     epsilon, delta = accuracy
-    gap, num_actions = float(gaps[k - 1]), mdp.num_actions
+    instance = bounds.Instance(k, horizon, mdp.num_actions, float(gaps[k - 1]))
     deterministic = mdp.transitions is not None and not mdp.stickiness
+    tabular = bounds.finite_pseudo_dimension(num_states * mdp.num_actions)
     return Bounds(
         k=k,
         epsilon=epsilon,
         delta=delta,
-        gorp=bounds.gorp_bound(k=k, horizon=horizon, num_actions=num_actions, gap=gap, delta=delta)
-        if deterministic
-        else None,
-        sqirl=bounds.sqirl_bound(
-            k=k,
-            horizon=horizon,
-            num_actions=num_actions,
-            gap=gap,
-            epsilon=epsilon,
-            delta=delta,
-            hypotheses=bounds.finite_pseudo_dimension(num_states * num_actions),
-        ),
+        gorp=bounds.gorp_bound(instance, delta=delta) if deterministic else None,
+        sqirl=bounds.sqirl_bound(instance, hypotheses=tabular, epsilon=epsilon, delta=delta),
         table=bounds.table_of_bounds(
-            k=k,
-            horizon=horizon,
-            num_actions=num_actions,
+            instance,
             num_states=num_states,
-            gap=gap,
             epsilon=epsilon,
             feature_dimension=feature_dimension,
             pseudo_dimension=pseudo_dimension,

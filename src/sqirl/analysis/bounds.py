@@ -75,46 +75,44 @@ def least_squares_complexity(
     return constant * (regression + iteration)
 
 
-def _log_power(k: int, num_actions: int, gap: float) -> float:
-    """log A^H̄_k = log(A^k / Δ_k²); in logarithms, since either may leave the range of floats."""
-    return k * math.log(num_actions) - 2 * math.log(gap)
+@dataclass(frozen=True)
+class Instance:
+    """What the bounds know of an MDP that is k-QVI-solvable: k, T, A and the gap Δ_k of returns in [0, 1]."""
+
+    k: int
+    horizon: int
+    num_actions: int
+    gap: float
+
+    @property
+    def log_power(self) -> float:
+        """log A^H̄_k = log(A^k / Δ_k²); in logarithms, since either may leave the range of floats."""
+        return self.k * math.log(self.num_actions) - 2 * math.log(self.gap)
 
 
 def _exp(logarithm: float) -> float:
     return math.exp(logarithm) if logarithm < 709 else math.inf
 
 
-def gorp_bound(
-    *, k: int, horizon: int, num_actions: int, gap: float, delta: float = DELTA, constant: float = 1.0
-) -> float:
+def gorp_bound(mdp: Instance, *, delta: float = DELTA, constant: float = 1.0) -> float:
     """C·k·T²·A^H̄_k·log(T·A / δ): GORP in deterministic MDPs (the lemma after the definition of H̄)."""
-    rest = constant * k * horizon**2 * math.log(horizon * num_actions / delta)
-    return _exp(_log_power(k, num_actions, gap) + math.log(rest))
+    rest = constant * mdp.k * mdp.horizon**2 * math.log(mdp.horizon * mdp.num_actions / delta)
+    return _exp(mdp.log_power + math.log(rest))
 
 
 def sqirl_episodes(
-    *,
-    k: int,
-    horizon: int,
-    num_actions: int,
-    gap: float,
-    complexity: float,
-    blowup: float = 1.0,
-    epsilon: float = EPSILON,
-    constant: float = 1.0,
+    mdp: Instance, *, complexity: float, blowup: float = 1.0, epsilon: float = EPSILON, constant: float = 1.0
 ) -> float:
     """m of the main theorem: C·k·T·α^(2(k-1))·A^k·D / (Δ²·ε) · log(k·T·α·A·D / (Δ·ε)), D = `complexity`."""
-    inner = math.log(k * horizon * blowup * num_actions * complexity / epsilon) - math.log(gap)
-    rest = math.log(constant * k * horizon * complexity / epsilon) + 2 * (k - 1) * math.log(blowup) + math.log(inner)
-    return _exp(_log_power(k, num_actions, gap) + rest)
+    k, T = mdp.k, mdp.horizon
+    inner = math.log(k * T * blowup * mdp.num_actions * complexity / epsilon) - math.log(mdp.gap)
+    rest = math.log(constant * k * T * complexity / epsilon) + 2 * (k - 1) * math.log(blowup) + math.log(inner)
+    return _exp(mdp.log_power + rest)
 
 
 def sqirl_bound(
+    mdp: Instance,
     *,
-    k: int,
-    horizon: int,
-    num_actions: int,
-    gap: float,
     hypotheses: VCType,
     blowup: float = 1.0,
     closed_under_qvi: bool = True,
@@ -123,24 +121,12 @@ def sqirl_bound(
     constant: float = 1.0,
 ) -> float:
     """Timesteps of SQIRL by the main theorem: T iterations of m episodes of T steps."""
+    share = delta / (mdp.k * mdp.horizon)
     complexity = least_squares_complexity(
-        hypotheses,
-        num_actions=num_actions,
-        delta=delta / (k * horizon),
-        blowup=blowup,
-        closed_under_qvi=closed_under_qvi,
+        hypotheses, num_actions=mdp.num_actions, delta=share, blowup=blowup, closed_under_qvi=closed_under_qvi
     )
-    episodes = sqirl_episodes(
-        k=k,
-        horizon=horizon,
-        num_actions=num_actions,
-        gap=gap,
-        complexity=complexity,
-        blowup=blowup,
-        epsilon=epsilon,
-        constant=constant,
-    )
-    return horizon**2 * episodes
+    episodes = sqirl_episodes(mdp, complexity=complexity, blowup=blowup, epsilon=epsilon, constant=constant)
+    return mdp.horizon**2 * episodes
 
 
 @dataclass(frozen=True)
@@ -153,23 +139,19 @@ class BoundRow:
 
 
 def table_of_bounds(
+    mdp: Instance,
     *,
-    k: int,
-    horizon: int,
-    num_actions: int,
     num_states: int,
-    gap: float,
     epsilon: float = EPSILON,
     feature_dimension: float | None = None,
     pseudo_dimension: float | None = None,
 ) -> tuple[BoundRow, ...]:
     """The paper's table of bounds for one MDP. Rows whose dimension is not given are left out."""
-    T, A, S = horizon, num_actions, num_states
-    leading = _exp(_log_power(k, A, gap) + math.log(k * T**3 / epsilon))  # k·T³·A^H̄_k / ε
+    T, A, S = mdp.horizon, mdp.num_actions, num_states
+    leading = _exp(mdp.log_power + math.log(mdp.k * T**3 / epsilon))  # k·T³·A^H̄_k / ε
     rows = [BoundRow("tabular", T * S * A / epsilon**2, leading * S * A)]
     if feature_dimension is not None:
-        d = feature_dimension
-        rows.append(BoundRow("linear", T**2 * d**2 / epsilon**2, leading * d))
+        rows.append(BoundRow("linear", T**2 * feature_dimension**2 / epsilon**2, leading * feature_dimension))
     if pseudo_dimension is not None:
-        rows.append(BoundRow("finite pseudo-dimension", None, leading * 5**k * pseudo_dimension))
+        rows.append(BoundRow("finite pseudo-dimension", None, leading * 5**mdp.k * pseudo_dimension))
     return tuple(rows)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqirl.analysis.archive import archived_analyses
+from sqirl.analysis.archive import archived_analyses, growth_notes
 from sqirl.envs.catalogue import CatalogueRow, catalogue
+from sqirl.envs.ids import parse_id
 from sqirl.mdp.store import is_shipped
 
 ALGORITHMS = ("ppo", "dqn", "sqirl", "gorp")
@@ -121,10 +122,10 @@ def markdown_page(rows: Sequence[BridgeRow]) -> str:
         f"{len(rows)} environments with sticky actions of probability 0.25. {len(known)} of them are enumerated and analysed "
         f"exactly; in {agreeing} of these {len(known)} the optimal return equals the paper's in every printed digit.",
         "",
-        "States are (state, previous action) pairs that an episode can be in. Min k is exact; 95 % is the least k with 95 % of "
-        "the optimal return, measured from the worst. H̄ is the stochastic effective horizon. A file means that the MDP "
-        "ships with the package (`-` with an analysis: too large to ship, `sqirl build` makes it). The last four columns are "
-        "the paper's timesteps to solve; `-` means not within five million.",
+        "States are (state, previous action) pairs that an episode can be in. Min k is exact up to rounding; 95 % is the least k "
+        "with 95 % of the optimal return, measured from the worst. H̄ is the stochastic effective horizon. A file means that the "
+        "MDP ships with the package (`-` with an analysis: too large to ship, `sqirl build` makes it). The last four columns "
+        "are the paper's timesteps to solve; `-` means not within five million.",
         "",
         "| " + " | ".join((*_HEADINGS[:1], "file", *_HEADINGS[1:])) + " |",
         "|---|---|" + "---:|" * (len(_HEADINGS) - 1),
@@ -132,4 +133,32 @@ def markdown_page(rows: Sequence[BridgeRow]) -> str:
     for row in rows:
         name, *rest = _cells(row)
         lines.append("| " + " | ".join((f"`{name}`", "yes" if row.mdp_at_hand else "-", *rest)) + " |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_growth_section()])
+
+
+def _growth_section() -> list[str]:
+    """How far the games came whose longest rows are not enumerated."""
+    notes = growth_notes()
+    if not notes:
+        return []
+    lines = [
+        "",
+        "## How far the others came",
+        "",
+        "Games whose longest row is not enumerated yet: the steps done in full, the states met, the growth of the frontier from "
+        "one step to the next, and the core hours that the rest would take if it went on growing so (an extrapolation, and a "
+        "wild one where it is large).",
+        "",
+        "| environment | steps | states | growth | core hours |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for env_id, note in notes.items():
+        horizon = parse_id(env_id).horizon
+        cells = (
+            f"{note['depth']} of {horizon}",
+            f"{note['states']:,}",
+            f"{note['growth']:.2f}",
+            f"{note['core_hours']:.2g}",
+        )
+        lines.append(f"| `{env_id}` | {' | '.join(cells)} |")
+    return lines
