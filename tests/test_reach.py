@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
-from strategies import Example, deterministic, random_tables, stochastic
 
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.convert import expand_sticky, to_stochastic
 from sqirl.mdp.reach import breadth_first_tree, count_reachable, reachable_sets
 from sqirl.mdp.tabular import TabularMDP
+from strategies import Example, deterministic, random_tables, stochastic
 
 
 @given(stochastic())

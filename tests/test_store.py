@@ -51,7 +51,8 @@ def test_a_shorter_horizon_is_cut_from_a_longer_build() -> None:
 
 
 @pytest.mark.parametrize(("one", "other", "answer"), [
-    ("BRIDGE/pong_20_fs30-v0", "BRIDGE/pong_30_fs30-Sticky-v0", True), ("BRIDGE/pong_30_fs30-v0", "BRIDGE/pong_20_fs30-v0", False),
+    ("BRIDGE/pong_20_fs30-v0", "BRIDGE/pong_30_fs30-Sticky-v0", True),
+    ("BRIDGE/pong_30_fs30-v0", "BRIDGE/pong_20_fs30-v0", False),
     ("BRIDGE/pong_20_fs30-v0", "BRIDGE/pong_30_fs4-v0", False), ("BRIDGE/skiing_5_fs30-v0", "BRIDGE/skiing_10_fs30-v0", False),
     ("BRIDGE/skiing_10_fs30-v0", "BRIDGE/skiing_10_fs30-v0", True),
     ("BRIDGE/maze_easy_l0_9_fs1-v0", "BRIDGE/maze_easy_l1_30_fs1-v0", False),
