@@ -182,18 +182,16 @@ class ExactMDP:
     @cached_property
     def return_range(self) -> tuple[Fraction, Fraction]:
         """Least and greatest total reward over all trajectories."""
-        totals = [total for _, s in self.start for total in self._trajectories(0, s)]
-        return min(totals), max(totals)
-
-    def _trajectories(self, t: int, s: State) -> set[Fraction]:
-        totals = set()
-        for a in self.actions:
-            for _, r, n in self.outcomes[s, a]:
-                if n is None or t + 1 == self.horizon:
-                    totals.add(r)
-                else:
-                    totals |= {r + self.discount * rest for rest in self._trajectories(t + 1, n)}
-        return totals
+        totals: dict[Node, set[Fraction]] = {}
+        for t, s in reversed(self.nodes):
+            totals[t, s] = {
+                r + (self.discount * rest if rest else 0)
+                for a in self.actions
+                for _, r, n in self.outcomes[s, a]
+                for rest in (totals[t + 1, n] if n is not None and t + 1 < self.horizon else {Fraction(0)})
+            }
+        reached = set().union(*(totals[0, s] for _, s in self.start))
+        return min(reached), max(reached)
 
     def gap(self, q: dict[Node, list[Fraction]]) -> Fraction:
         """Δ_k normalised; 1 where every action is greedy everywhere."""

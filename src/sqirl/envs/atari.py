@@ -61,14 +61,17 @@ class AtariGame:
         return float(reward), over
 
     def _play(self, ale_action: int) -> tuple[float, bool]:
-        """One agent step: the action held for `frameskip` frames, or until the game or a life is over."""
+        """One agent step: the action held for `frameskip` frames; over if the game or a life is lost by then.
+
+        A step in which a life is lost is played to its end: what the remaining frames pay (Atlantis' bonus) counts.
+        """
         ale = self._ale
         lives, reward = ale.lives(), 0
         for _ in range(self.frameskip):
             reward += ale.act(ale_action)
-            if ale.game_over() or ale.lives() < lives:
+            if ale.game_over():
                 return reward, True
-        return reward, False
+        return reward, ale.lives() < lives
 
     def _steps_taken(self) -> int:
         return round(self._ale.getEpisodeFrameNumber() / self.frameskip)
