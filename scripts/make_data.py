@@ -22,7 +22,7 @@ from typing import Any
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archive_path, growth_path
 from sqirl.cli.progress import build_display
-from sqirl.envs.catalogue import catalogue
+from sqirl.envs.catalogue import catalogue, lookup
 from sqirl.envs.ids import EnvId
 from sqirl.mdp.build import BuildProgress, build_mdp
 from sqirl.mdp.files import write_atomically
@@ -71,7 +71,12 @@ def make_game_data(ids: list[EnvId], time_limit: float | None, jobs: int) -> Non
     if not covered:
         print(f"{longest}: {mdp.num_states:,} states to step {mdp.depth}, no row covered", flush=True)
         return
+    if not mdp.is_partial:
+        with changing(growth_path()) as notes:
+            notes.pop(str(longest), None)
     whole = named_after(mdp.cut(covered[-1].horizon).merge(), covered[-1])
+    for shorter in covered[:-1]:  # cut from the longer one from now on
+        (shipped_folder() / f"{shorter.stem}.npz").unlink(missing_ok=True)
     path = shipped_folder() / f"{covered[-1].stem}.npz"
     whole.save(path)
     if path.stat().st_size > LARGEST_FILE:
@@ -107,7 +112,7 @@ def note_analyses(env_id: EnvId, mdp: TabularMDP) -> None:
     }
     with changing(archive_path()) as analyses:
         analyses |= found
-    row = next(row for row in catalogue() if row.env_id.deterministic() == env_id)
+    row = lookup(env_id)
     ours = found[str(row.env_id)]["optimal_return"]
     verdict = "" if f"{ours:.2f}" == row.optimal_as_printed else "  DIFFERS"
     print(
