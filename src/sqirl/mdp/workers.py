@@ -131,7 +131,10 @@ class Workers:
 
     def _abandon_executor(self) -> None:
         if isinstance(self._executor, ProcessPoolExecutor):
+            processes = list((self._executor._processes or {}).values())
             self._executor.shutdown(wait=False, cancel_futures=True)
+            for process in processes:  # or leaving would wait for what they still have in hand, or are still starting
+                process.terminate()
         elif self._executor is not None:
             self._executor.shutdown(wait=False)  # dask's knows no cancel_futures, and drops them with the client
         self._executor = None
