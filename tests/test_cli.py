@@ -13,31 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sqirl.cli.main import run
 from sqirl.envs.catalogue import catalogue
 from sqirl.mdp.tabular import TabularMDP
 from test_tabular import bad_files
 
 TESTS = Path(__file__).parent
-
-
-@pytest.fixture
-def sqirl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Run the command in an empty folder; (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(TESTS))
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        try:
-            run(list(arguments))
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def files_in(folder: Path) -> set[str]:

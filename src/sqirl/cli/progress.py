@@ -41,6 +41,22 @@ def build_display(name: str) -> Iterator[Callable[[BuildProgress], None]]:
         yield show
 
 
+@contextmanager
+def counting_display(name: str) -> Iterator[Callable[[int, int], None]]:
+    """A live line for work that is counted: done of all, and the time left."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(file=sys.stderr)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as display:
+        task = display.add_task(name, total=None)
+
+        def show(done: int, total: int) -> None:
+            display.update(task, completed=done, total=total)
+
+        yield show
+
+
 def duration(seconds: float) -> str:
     """'40 s', '12 min', '3.5 h', '9 days': as much as an estimate deserves."""
     if seconds < 90:

@@ -1,4 +1,4 @@
-"""Atari games of the Arcade Learning Environment as restorable games and as Gymnasium envs.
+"""Atari games of the Arcade Learning Environment as restorable games, and what an agent sees of them.
 
 The emulator runs without sticky actions of its own, because these are not part of its saved state; `GameEnv` and the
 sticky view of an MDP bring them. After a restore the emulator shows a stale screen until the next act, so a snapshot
@@ -7,17 +7,15 @@ holds the screen too.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
-from sqirl.envs.env import GameEnv
 from sqirl.envs.game import Game
+from sqirl.envs.view import View, frames_as_channels
 from sqirl.errors import MissingExtra, UnknownEnv
 
 RANDOM_SEED, SYSTEM_RANDOM_SEED = 0, 4753849
@@ -121,37 +119,20 @@ class AtariGame:
         return {"ale-py": version("ale-py"), "rom_sha256": sha256(rom).hexdigest(), **seeds}
 
 
-class AtariEnv(GameEnv):
-    """Observation: the last four steps' screens as (84, 84, 4) grey uint8, the newest last; zeros before the start."""
-
-    def __init__(self, game: AtariGame, **kwargs: Any) -> None:
-        super().__init__(game, **kwargs)
-        shape = (OBSERVATION_SIZE, OBSERVATION_SIZE, STACKED_STEPS)
-        self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
-        self._frames: deque[np.ndarray] = deque(maxlen=STACKED_STEPS)
-
-    def observe(self) -> np.ndarray:
-        screen = self.game.screen()
-        assert screen is not None
-        if self.t == 0:
-            self._frames.extend([np.zeros((OBSERVATION_SIZE, OBSERVATION_SIZE), np.uint8)] * STACKED_STEPS)
-        self._frames.append(grey_84(screen))
-        return np.stack(self._frames, axis=-1)
-
-    def get_state(self) -> Any:
-        return super().get_state(), tuple(self._frames)
-
-    def set_state(self, state: Any) -> None:
-        episode, frames = state
-        super().set_state(episode)
-        self._frames.clear()
-        self._frames.extend(frames)
-
-
 def grey_84(screen: np.ndarray) -> np.ndarray:
     """(210, 160, 3) RGB -> (84, 84) grey uint8, each pixel the mean of the area it covers."""
     grey = np.rint(screen @ _LUMINANCE)
     return np.rint(_area_weights(screen.shape[0]) @ grey @ _area_weights(screen.shape[1]).T).astype(np.uint8)
+
+
+#: The last four steps' screens as (84, 84, 4) grey, the newest last; zeros before the start.
+VIEW = View(
+    frame_shape=(OBSERVATION_SIZE, OBSERVATION_SIZE),
+    observation_shape=(OBSERVATION_SIZE, OBSERVATION_SIZE, STACKED_STEPS),
+    frame_of=grey_84,
+    assemble=frames_as_channels,
+    stacked=STACKED_STEPS,
+)
 
 
 @cache

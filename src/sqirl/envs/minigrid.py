@@ -1,4 +1,4 @@
-"""MiniGrid as restorable games and as Gymnasium envs.
+"""MiniGrid as restorable games, and what an agent sees of them.
 
 MiniGrid tells objects apart by identity (`carrying == self.obj`), so a snapshot keeps the objects of the level as they are
 and notes only where each one is and how its door stands. A state is then a few dozen bytes, and restoring it a few
@@ -14,8 +14,8 @@ import gymnasium as gym
 import numpy as np
 
 from sqirl.envs.catalogue import near_matches
-from sqirl.envs.env import GameEnv
 from sqirl.envs.game import Game
+from sqirl.envs.view import View, with_time_plane
 from sqirl.errors import MissingExtra, UnknownEnv
 
 #: The level of every game is the one of this seed.
@@ -128,26 +128,11 @@ class MiniGridGame:
         return {"minigrid": version("minigrid"), "seed": SEED}
 
 
-class MiniGridEnv(GameEnv):
-    """Observation: the grid of `MiniGridGame.screen` and a fourth plane of the remaining time, 255 down to 0."""
-
-    def __init__(self, game: MiniGridGame, **kwargs: Any) -> None:
-        super().__init__(game, **kwargs)
-        shape = (*game.screen().shape[:2], 4)
-        self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
-
-    def observe(self) -> np.ndarray:
-        grid = self.game.screen()
-        assert grid is not None
-        return with_time_plane(grid, self.t, self.horizon)
-
-
-def with_time_plane(grid: np.ndarray, t: int, horizon: int) -> np.ndarray:
-    """(W, H, 3) uint8 and the time → (W, H, 4) uint8; the last plane reads 255 at the start and 0 at the horizon."""
-    observation = np.empty((*grid.shape[:2], 4), np.uint8)
-    observation[..., :3] = grid
-    observation[..., 3] = round(255 * (horizon - t) / horizon)
-    return observation
+def view_of(game: Game) -> View:
+    """The grid of `MiniGridGame.screen` and a fourth plane of the remaining time, 255 down to 0."""
+    screen = game.screen()
+    assert screen is not None
+    return View(screen.shape, (*screen.shape[:2], 4), frame_of=np.asarray, assemble=with_time_plane, uses_clock=True)
 
 
 def _with_contents(cell: Any) -> Iterator[Any]:

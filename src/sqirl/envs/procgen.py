@@ -1,4 +1,4 @@
-"""Procgen levels as restorable games and as Gymnasium envs, through the C interface of the library in the wheel.
+"""Procgen levels as restorable games, through the C interface of the library in the wheel.
 
 The Python package `procgen` is never imported (it wants the old `gym` and an old numpy); its native library has no tie to either.
 The library plays many games at a time, so a whole block of states is expanded in a few calls.
@@ -14,11 +14,10 @@ from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
-from sqirl.envs.env import GameEnv
 from sqirl.envs.game import Game, Outcome
+from sqirl.envs.view import View, newest_frame
 from sqirl.errors import MissingExtra, UnknownEnv
 
 RANDOM_SEED = 0
@@ -130,17 +129,8 @@ class ProcgenGame:
         return {"procgen-mirror": version("procgen-mirror"), "libenv_sha256": library_hash(), "rand_seed": RANDOM_SEED}
 
 
-class ProcgenEnv(GameEnv):
-    """Observation: the screen, (64, 64, 3) RGB uint8."""
-
-    def __init__(self, game: ProcgenGame, **kwargs: Any) -> None:
-        super().__init__(game, **kwargs)
-        self.observation_space = gym.spaces.Box(0, 255, SCREEN_SHAPE, np.uint8)
-
-    def observe(self) -> np.ndarray:
-        screen = self.game.screen()
-        assert screen is not None
-        return screen.copy()
+#: The screen as it is, (64, 64, 3) RGB.
+VIEW = View(SCREEN_SHAPE, SCREEN_SHAPE, frame_of=np.copy, assemble=newest_frame)
 
 
 # The C interface ------------------------------------------------------------------------------------------------------

@@ -6,8 +6,10 @@ import gymnasium as gym
 
 from sqirl.envs.catalogue import catalogue
 from sqirl.envs.env import GameEnv
+from sqirl.envs.game import Game
 from sqirl.envs.ids import EnvId, parse_id
 from sqirl.envs.resolve import make_game
+from sqirl.envs.view import View
 
 
 def register_all() -> None:
@@ -23,18 +25,25 @@ def make_env(env_id: str | EnvId, *, render_mode: str | None = None) -> GameEnv:
     """The Gymnasium env of an id, with the id's horizon and stickiness; ids outside the catalogue too."""
     parsed = parse_id(env_id) if isinstance(env_id, str) else env_id
     game = make_game(parsed)
-    return _env_class(parsed.suite)(game, horizon=parsed.horizon, stickiness=parsed.stickiness, render_mode=render_mode)
+    return GameEnv(
+        game,
+        view_of(parsed, game),
+        horizon=parsed.horizon,
+        stickiness=parsed.stickiness,
+        render_mode=render_mode,
+    )
 
 
-def _env_class(suite: str) -> type[GameEnv]:
-    if suite == "minigrid":
-        from sqirl.envs.minigrid import MiniGridEnv
+def view_of(env_id: EnvId, game: Game | None = None) -> View:
+    """What an agent sees of the games of an id; MiniGrid's depends on the size of the grid, so on the game."""
+    if env_id.suite == "minigrid":
+        from sqirl.envs import minigrid
 
-        return MiniGridEnv
-    if suite == "atari":
-        from sqirl.envs.atari import AtariEnv
+        return minigrid.view_of(game or make_game(env_id))
+    if env_id.suite == "atari":
+        from sqirl.envs import atari
 
-        return AtariEnv
-    from sqirl.envs.procgen import ProcgenEnv
+        return atari.VIEW
+    from sqirl.envs import procgen
 
-    return ProcgenEnv
+    return procgen.VIEW

@@ -1,8 +1,8 @@
 """Who expands the blocks of a level: this process, a pool of processes, or a dask cluster; always in the order of the blocks.
 
 The last two are `concurrent.futures` executors. A worker that dies takes its executor with it (that is how process pools
-are); the executor is then made anew and the blocks that were under way are done again, so the result does not depend on
-who died when.
+are), or its block, once dask has tried that on several workers that died; the executor is then made anew and the blocks
+that were under way are done again, so the result does not depend on who died when.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Workers:
         self._cluster = cluster
         self._client: Any = None
         self._executor: Executor | None = None
+        self._deaths: tuple[type[Exception], ...] = (BrokenExecutor,)  # what comes of a block whose worker died
         self._seconds_per_state = 0.0
 
     def expand_all(self, packed_states: Iterator[bytes], count: int) -> Iterator[Block]:
@@ -94,7 +95,7 @@ class Workers:
                 for batch in itertools.islice(waiting, len(futures), None):
                     futures.append(self._submit(batch))
                 block = futures[0].result()
-            except BrokenExecutor as error:
+            except self._deaths as error:
                 breaks += 1
                 if breaks > MOST_BREAKS:
                     raise WorkFailed(
@@ -125,7 +126,9 @@ class Workers:
         if self._cluster is None:
             # Not forked: a fork of a process with threads (numba's, the emulator's) may never come to life
             return ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"))
-        self._client = connect(self._cluster)
+        if self._client is None:
+            self._client = connect(self._cluster)
+            self._deaths = (BrokenExecutor, _killed_worker())
         executor: Executor = self._client.get_executor(pure=False)
         return executor
 
@@ -157,6 +160,14 @@ def connect(address: str) -> Any:
         raise SqirlError(
             f"no dask scheduler answers at '{address}' ({error}); start one with: dask scheduler"
         ) from error
+
+
+def _killed_worker() -> type[Exception]:
+    """What dask raises for a block over which more workers died than it allows."""
+    from distributed import KilledWorker
+
+    killed: type[Exception] = KilledWorker
+    return killed
 
 
 def all_cores() -> int:
