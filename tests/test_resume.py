@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import random
@@ -10,14 +11,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sqirl.errors import WorkFailed
 from sqirl.mdp import workers
 from sqirl.mdp.build import build_mdp
-from sqirl.mdp.expand import expand
+from sqirl.mdp.expand import Block, expand
 from sqirl.mdp.journal import Appender, Journal
 
 GAME = "BRIDGE/MiniGrid-DoorKey-8x8-v0"
@@ -106,15 +110,54 @@ def die(*_: object) -> None:
     os._exit(1)
 
 
+@contextmanager
+def dask_cluster(folder: Path, allowed_failures: int = 3) -> Iterator[Any]:
+    """Two worker processes, each with a nanny that starts it anew when it dies."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        local_directory=str(folder),
+        scheduler_kwargs={"allowed_failures": allowed_failures},
+    ) as cluster:
+        yield cluster
+
+
 def test_a_dask_cluster_of_two_processes_gives_the_same_bytes(
     tmp_path: Path, expected: bytes, pool_at_once: None
 ) -> None:
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, local_directory=str(tmp_path)
-    ) as cluster:
+    with dask_cluster(tmp_path) as cluster:
         mdp = build_mdp(GAME, cluster=cluster.scheduler_address)
     assert saved_bytes(mdp, tmp_path / "m.npz") == expected
+
+
+# dask hands the block to another worker; dask gives the block up (slow where many processes share the machine)
+@pytest.mark.parametrize("allowed_failures", [3, pytest.param(0, marks=pytest.mark.slow)])
+def test_a_dask_worker_that_dies_is_replaced(
+    tmp_path: Path, expected: bytes, pool_at_once: None, monkeypatch: pytest.MonkeyPatch, allowed_failures: int
+) -> None:
+    deaths = tmp_path / "deaths"
+    deaths.mkdir()
+    monkeypatch.setenv("SQIRL_TEST_DEATHS", str(deaths))
+    monkeypatch.setattr(workers, "expand_named", expand_or_die)
+    with dask_cluster(tmp_path, allowed_failures) as cluster:
+        mdp = build_mdp(GAME, cluster=cluster.scheduler_address)
+    assert len(list(deaths.iterdir())) == 2 and saved_bytes(mdp, tmp_path / "m.npz") == expected
+
+
+def expand_or_die(name: str, packed_states: list[bytes]) -> Block:
+    """In a worker process, where nothing is patched: the fifth block that a process gets kills it, twice in all."""
+    deaths = Path(os.environ["SQIRL_TEST_DEATHS"])
+    _blocks.append(name)
+    if len(_blocks) == 5 and len(list(deaths.iterdir())) < 2:
+        (deaths / str(os.getpid())).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return workers.expand_named(name, packed_states)
+
+
+_blocks: list[str] = []  # of this process
 
 
 def test_no_cluster_at_the_address(pool_at_once: None) -> None:
@@ -140,6 +183,46 @@ def test_a_full_disk_stops_the_build_and_leaves_the_journal_whole(
         build_mdp(GAME, folder=folder)
     monkeypatch.undo()
     assert saved_bytes(build_mdp(GAME, folder=folder), tmp_path / "m.npz") == expected
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 kB, where mounting one is allowed."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"a small file system cannot be mounted here: {error}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_really_full_disk_stops_the_command_with_a_line(tmp_path: Path, small_disk: Path, expected: bytes) -> None:
+    env, file = {**os.environ, "SQIRL_HOME": str(small_disk)}, tmp_path / "m.npz"
+    command = [sys.executable, "-m", "sqirl.cli.main", "build", GAME, "-j", "1", "--merge", "none", "-o", str(file)]
+    full = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert (full.returncode, full.stdout, full.stderr) == (1, "", "sqirl: No space left on device\n")
+    assert len(list((small_disk / "builds").glob("*/rows_*"))) > 3 and not file.exists()  # it had come some way
+    subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
+    subprocess.run(command, env=env, check=True, capture_output=True)
+    assert file.read_bytes() == expected
+
+
+def test_a_really_full_disk_and_the_same_call_in_the_same_process(
+    tmp_path: Path, small_disk: Path, expected: bytes
+) -> None:
+    with pytest.raises(OSError, match="No space left") as kept:  # and with it the files that were open
+        build_mdp(GAME, folder=small_disk / "build")
+    subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
+    mdp = build_mdp(GAME, folder=small_disk / "build")
+    assert saved_bytes(mdp, tmp_path / "m.npz") == expected
+    del kept
+    gc.collect()
+    again = build_mdp(GAME, folder=small_disk / "build")
+    assert saved_bytes(again, tmp_path / "again.npz") == expected
 
 
 def test_a_folder_of_another_game_is_refused(tmp_path: Path) -> None:

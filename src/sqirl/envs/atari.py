@@ -3,6 +3,11 @@
 The emulator runs without sticky actions of its own, because these are not part of its saved state; `GameEnv` and the
 sticky view of an MDP bring them. After a restore the emulator shows a stale screen until the next act, so a snapshot
 holds the screen too.
+
+The emulator cuts a frame short that takes too long, and goes on with it in the next. That it stands in mid-frame is part
+of no snapshot either, and restoring one does not change it, but the snapshot's CPU tells: it was not stopped by the end of
+a frame. Of our games only Qbert is ever in mid-frame, at its very start; `AtariGame` brings the emulator there, or away
+from there, before it restores.
 """
 
 from __future__ import annotations
@@ -26,6 +31,9 @@ STACKED_STEPS = 4
 SKIING_EXTRA_STEPS = 200
 _NOOP = 0
 
+# In a snapshot: the name of the CPU, 6 registers and 7 flags of 4 bytes each, its status
+_CPU, _CPU_STATUS, _CPU_STOPPED = b"M6502Low", 13 * 4, 1
+
 _LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 
 
@@ -43,12 +51,13 @@ class AtariGame:
         self.num_actions = len(self._actions)
         self._ale.reset_game()
         self._start = self._ale.cloneState()
+        self._starts_in_mid_frame = in_mid_frame(self._start)
         self._start_screen = self._ale.getScreenRGB()
         self._screen: np.ndarray | None = self._start_screen  # None: ask the emulator, whose screen is up to date
         self._restored: tuple[bytes, Any] = b"", None  # the state last restored, in both forms
 
     def reset(self) -> None:
-        self._ale.restoreState(self._start)
+        self._restore(self._start)
         self._screen = self._start_screen
 
     def step(self, action: int) -> tuple[float, bool]:
@@ -85,9 +94,19 @@ class AtariGame:
 
         if state[0] is not self._restored[0]:  # a build restores one state for every action
             self._restored = state[0], ALEState(state[0])
-        self._ale.restoreState(self._restored[1])
+        self._restore(self._restored[1])
         if state[1] is not None:
             self._screen = np.frombuffer(state[1], np.uint8).reshape(self._start_screen.shape)
+
+    def _restore(self, state: Any) -> None:
+        """Restore such that what follows depends on the state alone, and is what follows in unbroken play."""
+        if self._starts_in_mid_frame:
+            if in_mid_frame(state):
+                self._ale.reset_game()
+            elif in_mid_frame(self._ale.cloneState()):
+                self._ale.restoreState(self._start)  # where no life is lost: the emulator does not act after the end
+                self._ale.act(_NOOP)
+        self._ale.restoreState(state)
 
     def state_key(self) -> bytes:
         return blake2b(self._ale.cloneState().serialize(), digest_size=16).digest()
@@ -143,6 +162,13 @@ def _area_weights(size: int) -> np.ndarray:
     overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
     weights = np.clip(overlap, 0, None)
     return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def in_mid_frame(state: Any) -> bool:
+    """Whether the emulator was in the middle of a frame when it was saved: its CPU had not been told to stop."""
+    data = state.serialize()
+    status = data.index(_CPU) + len(_CPU) + _CPU_STATUS
+    return not int.from_bytes(data[status : status + 4], "little") & _CPU_STOPPED
 
 
 def _make_ale(rom: str) -> Any:

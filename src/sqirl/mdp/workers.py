@@ -1,8 +1,8 @@
 """Who expands the blocks of a level: this process, a pool of processes, or a dask cluster; always in the order of the blocks.
 
-The last two are `concurrent.futures` executors. A worker that dies takes its executor with it (that is how process pools
-are), or its block, once dask has tried that on several workers that died; the executor is then made anew and the blocks
-that were under way are done again, so the result does not depend on who died when.
+A worker that dies takes its pool with it (that is how process pools are); dask gives its blocks to others, and gives up a
+block over which several died. The pool is then made anew and the blocks that were under way are done again, so the result
+does not depend on who died when.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
@@ -48,8 +48,8 @@ class Workers:
         self._game, self._name = game, name
         self.jobs = jobs if name is not None else 1
         self._cluster = cluster
-        self._client: Any = None
-        self._executor: Executor | None = None
+        self._client: Any = None  # of the cluster
+        self._pool: ProcessPoolExecutor | None = None
         self._deaths: tuple[type[Exception], ...] = (BrokenExecutor,)  # what comes of a block whose worker died
         self._seconds_per_state = 0.0
 
@@ -85,7 +85,7 @@ class Workers:
         size = min(self._block_size(BLOCK_SECONDS), -(-count // (2 * hands)))
         batches = iter(lambda: list(itertools.islice(packed_states, size)), [])
         waiting: deque[list[bytes]] = deque()
-        futures: deque[Future[Block]] = deque()  # of the first so many that wait
+        futures: deque[Any] = deque()  # a pool's or dask's, of the first so many that wait
         breaks = 0
         while True:
             waiting.extend(itertools.islice(batches, 2 * hands - len(waiting)))
@@ -101,7 +101,7 @@ class Workers:
                     raise WorkFailed(
                         f"worker processes died {breaks} times in a row; what is built so far is kept"
                     ) from error
-                self._abandon_executor()
+                self._abandon_pool()
                 futures.clear()  # all that waits is submitted again, in the same order
                 continue
             breaks = 0
@@ -109,41 +109,38 @@ class Workers:
             futures.popleft()
             yield block
 
-    def _submit(self, batch: list[bytes]) -> Future[Block]:
+    def _submit(self, batch: list[bytes]) -> Any:
         assert self._name is not None
-        if self._executor is None:
-            self._executor = self._make_executor()
-        return self._executor.submit(expand_named, self._name, batch)
+        if self._cluster is not None:
+            # Not through dask's executor: its futures wait for ever where a finished block is lost and then given up.
+            # Not pure: a block that is submitted again must not be given the fate that it had before.
+            return self._connected().submit(expand_named, self._name, batch, pure=False)
+        if self._pool is None:
+            # Not forked: a fork of a process with threads (numba's, the emulator's) may never come to life
+            self._pool = ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"))
+        return self._pool.submit(expand_named, self._name, batch)
 
     def _hands(self) -> int:
-        if self._cluster is None:
-            return self.jobs
-        if self._executor is None:
-            self._executor = self._make_executor()
-        return max(1, sum(self._client.nthreads().values()))
+        return self.jobs if self._cluster is None else max(1, sum(self._connected().nthreads().values()))
 
-    def _make_executor(self) -> Executor:
-        if self._cluster is None:
-            # Not forked: a fork of a process with threads (numba's, the emulator's) may never come to life
-            return ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"))
+    def _connected(self) -> Any:
+        """The client of the cluster."""
         if self._client is None:
+            assert self._cluster is not None
             self._client = connect(self._cluster)
             self._deaths = (BrokenExecutor, _killed_worker())
-        executor: Executor = self._client.get_executor(pure=False)
-        return executor
+        return self._client
 
-    def _abandon_executor(self) -> None:
-        if isinstance(self._executor, ProcessPoolExecutor):
-            processes = list((self._executor._processes or {}).values())
-            self._executor.shutdown(wait=False, cancel_futures=True)
+    def _abandon_pool(self) -> None:
+        if self._pool is not None:
+            processes = list((self._pool._processes or {}).values())
+            self._pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:  # or leaving would wait for what they still have in hand, or are still starting
                 process.terminate()
-        elif self._executor is not None:
-            self._executor.shutdown(wait=False)  # dask's knows no cancel_futures, and drops them with the client
-        self._executor = None
+        self._pool = None
 
     def close(self) -> None:
-        self._abandon_executor()
+        self._abandon_pool()
         if self._client is not None:
             self._client.close()
 
