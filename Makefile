@@ -33,6 +33,7 @@ data: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV); }
 	@echo "installing sqirl into $(VENV)"
+	@$(PIP) install -c constraints.txt torch==2.13.0  # first and by this name: anything else may bring CUDA
 	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@$(PIP) install --no-deps 'procgen-mirror>=0.10.7'
 	@touch $@

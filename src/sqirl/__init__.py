@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from sqirl.envs.registration import register_all
 
 if TYPE_CHECKING:
+    from sqirl.algorithms.fit import fit_gorp, fit_sqirl
+    from sqirl.algorithms.gorp import GORP
+    from sqirl.algorithms.sqirl import SQIRL
     from sqirl.analysis.analyze import analyze
     from sqirl.analysis.result import Analysis
     from sqirl.envs.registration import make_env
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
     from sqirl.mdp.tabular import TabularMDP
 
 _HOMES = {
+    "GORP": "sqirl.algorithms.gorp",
+    "SQIRL": "sqirl.algorithms.sqirl",
+    "fit_gorp": "sqirl.algorithms.fit",
+    "fit_sqirl": "sqirl.algorithms.fit",
     "Analysis": "sqirl.analysis.result",
     "TabularMDP": "sqirl.mdp.tabular",
     "analyze": "sqirl.analysis.analyze",
@@ -25,13 +32,20 @@ _HOMES = {
     "make_env": "sqirl.envs.registration",
 }
 
-__all__ = ["Analysis", "TabularMDP", "analyze", "build_mdp", "make_env"]
+__all__ = ["GORP", "SQIRL", "Analysis", "TabularMDP", "analyze", "build_mdp", "fit_gorp", "fit_sqirl", "make_env"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'sqirl' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "stable_baselines3"):
+            raise
+        from sqirl.errors import MissingExtra
+
+        raise MissingExtra("PyTorch or Stable-Baselines3", "train") from error
 
 
 register_all()

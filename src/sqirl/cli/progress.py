@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING
 
-from sqirl.mdp.build import BuildProgress
+if TYPE_CHECKING:
+    from sqirl.experiments.run import RunProgress
+    from sqirl.mdp.build import BuildProgress
 
 
 @contextmanager
@@ -53,6 +56,37 @@ def counting_display(name: str) -> Iterator[Callable[[int, int], None]]:
 
         def show(done: int, total: int) -> None:
             display.update(task, completed=done, total=total)
+
+        yield show
+
+
+@contextmanager
+def training_display(name: str) -> Iterator[Callable[[RunProgress], None]]:
+    """A live line for one run: return of the optimum, steps, speed, time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(file=sys.stderr)
+    columns = [TextColumn("[bold]{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"),
+               TimeElapsedColumn()]  # fmt: skip
+    with (
+        redirect_stdout(sys.stderr),
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display,
+    ):
+        task = display.add_task(name, total=1.0, text="starting")
+
+        def show(progress: RunProgress) -> None:
+            left = (progress.config.timesteps - progress.steps) / max(progress.steps_per_second, 1e-9)
+            reached = "no evaluation yet"
+            if progress.last is not None:
+                optimal = "" if progress.optimal_return is None else f" / {progress.optimal_return:.4g}"
+                reached = f"return {progress.last.mean:.4g}{optimal}"
+            display.update(
+                task,
+                completed=progress.steps / progress.config.timesteps,
+                text=f"{reached}  {progress.steps:,} steps  {progress.steps_per_second:,.0f} steps/s  "
+                f"at most {duration(left)} left",
+            )
 
         yield show
 

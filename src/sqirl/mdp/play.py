@@ -242,9 +242,7 @@ class TableVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.lanes.reset(np.ones(self.num_envs, bool))
         return self.table.observations(self.lanes.keys), {}
 
-    def step(
-        self, actions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         assert self.lanes is not None, "reset() comes first"
         rewards, ends = self.lanes.step(actions)
         info: dict[str, Any] = {"executed_action": self.lanes.executed}

@@ -1,0 +1,112 @@
+"""The true return of a policy on a table: no Monte Carlo, no error bars.
+
+The distribution over what can be going on is carried forward through time: a node is a state, the action executed last, and
+(where the policy sees screens) the key of the observation. Nodes that coincide are merged, so their number stays small
+even though a stack of screens remembers the past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sqirl.errors import WorkFailed
+from sqirl.mdp.arrays import entries_of_rows
+from sqirl.mdp.play import Table
+from sqirl.mdp.reach import check_horizon
+from sqirl.mdp.tabular import END, TabularMDP
+
+#: Beyond so many different nodes at one time the exact return is not worth its cost.
+MOST_NODES = 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """Everything that an episode may be in the midst of at one time."""
+
+    states: np.ndarray  # (n,)
+    executed: np.ndarray  # (n,) the action executed last, -1 at the start
+    keys: np.ndarray  # (n, stacked + 1) of the observations, or (n, 0) where only states are seen
+    probabilities: np.ndarray  # (n,)
+
+
+#: (t, nodes) -> (n,) actions, or (n, A) probabilities of actions
+NodePolicy = Callable[[int, Nodes], np.ndarray]
+
+
+def exact_return(world: TabularMDP | Table, policy: NodePolicy) -> float:
+    """The expected total reward of `policy`, in the units of the rewards."""
+    table = world if isinstance(world, Table) else None
+    mdp = table.mdp if table is not None else world
+    assert isinstance(mdp, TabularMDP)
+    nodes, total = _start(mdp, table), 0.0
+    for t in range(check_horizon(mdp, None)):
+        rows, executed, chances = _executions(mdp, nodes, policy(t, nodes))
+        total += float((chances * mdp.rewards[nodes.states[rows], executed]).sum())
+        nodes = _successors(mdp, table, nodes, (rows, executed, chances), t + 1)
+        if not len(nodes.states):
+            break
+        if len(nodes.states) > MOST_NODES:
+            raise WorkFailed(f"{len(nodes.states):,} different histories at step {t + 1}; the limit is {MOST_NODES:,}")
+    return total
+
+
+def _start(mdp: TabularMDP, table: Table | None) -> Nodes:
+    states = mdp.start_states.astype(np.int64)
+    keys = np.zeros((len(states), 0), np.int32)
+    if table is not None:
+        assert mdp.screen_mapping is not None
+        keys = np.full((len(states), table.view.stacked + 1), table.blank, np.int32)
+        keys[:, -2], keys[:, -1] = mdp.screen_mapping[states], 0
+    return Nodes(states, np.full(len(states), -1), keys, mdp.start_probabilities)
+
+
+def _executions(mdp: TabularMDP, nodes: Nodes, choice: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(node, executed action, probability) of everything that can be executed now."""
+    n, A = len(nodes.states), mdp.num_actions
+    chances = np.eye(A)[choice] if choice.ndim == 1 else np.asarray(choice, float)
+    if mdp.stickiness:
+        free = nodes.executed < 0
+        repeated = np.eye(A + 1)[nodes.executed][:, :A]  # -1 picks the last row: nothing to repeat
+        chances = np.where(free[:, None], chances, (1 - mdp.stickiness) * chances + mdp.stickiness * repeated)
+    rows, executed = np.nonzero(chances)
+    assert chances.shape == (n, A)
+    return rows, executed, nodes.probabilities[rows] * chances[rows, executed]
+
+
+def _successors(
+    mdp: TabularMDP, table: Table | None, nodes: Nodes, executions: tuple[np.ndarray, np.ndarray, np.ndarray], t: int
+) -> Nodes:
+    rows, executed, chances = executions
+    if mdp.transitions is not None:
+        states = mdp.transitions[nodes.states[rows], executed].astype(np.int64)
+    else:
+        assert mdp.outcomes is not None
+        entries, counts = entries_of_rows(mdp.outcomes.indptr, nodes.states[rows] * mdp.num_actions + executed)
+        rows, executed = np.repeat(rows, counts), np.repeat(executed, counts)
+        chances = np.repeat(chances, counts) * mdp.outcomes.probabilities[entries]
+        states = mdp.outcomes.next_states[entries].astype(np.int64)
+    alive = states != END
+    states, executed, rows, chances = states[alive], executed[alive], rows[alive], chances[alive]
+    keys = nodes.keys[rows]
+    if table is not None:
+        assert mdp.screen_mapping is not None
+        keys[:, :-2] = keys[:, 1:-1]
+        keys[:, -2] = mdp.screen_mapping[states]
+        keys[:, -1] = t if table.view.uses_clock else 0
+    columns = np.column_stack([states, executed, keys]) if mdp.stickiness else np.column_stack([states, keys])
+    distinct, first, place = distinct_rows(columns)
+    merged = np.bincount(place, chances, minlength=len(distinct))
+    return Nodes(states[first], executed[first], keys[first], merged)
+
+
+def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(the distinct rows, where each is first, for each row its place among them)."""
+    flat = np.ascontiguousarray(rows)
+    if not flat.shape[1] or not len(flat):
+        return flat[:1], np.zeros(min(1, len(flat)), np.int64), np.zeros(len(flat), np.int64)
+    packed = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
+    _, first, place = np.unique(packed, return_index=True, return_inverse=True)
+    return flat[first], first, place.ravel()

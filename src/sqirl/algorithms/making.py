@@ -1,0 +1,51 @@
+"""The env that an id is trained in: its table where its MDP is at hand, else the live game."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import gymnasium as gym
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+
+from sqirl.algorithms.table_vec_env import TableVecEnv
+from sqirl.envs.catalogue import lookup
+from sqirl.envs.ids import EnvId, is_bridge_id, parse_id
+from sqirl.envs.registration import make_env
+from sqirl.errors import UnknownEnv
+from sqirl.mdp.play import load_table
+from sqirl.mdp.screens import Progress
+
+
+def reward_factor_of(env_id: EnvId) -> float:
+    """What rewards are divided by for learning: the catalogue's factor, 1 for ids outside it."""
+    try:
+        return lookup(env_id).reward_factor
+    except UnknownEnv:
+        return 1.0
+
+
+def training_env(
+    env: str, *, live: bool = False, num_envs: int = 1, verbose: int = 0, progress: Progress | None = None
+) -> VecEnv:
+    """A vectorised env of an id, with rewards scaled for learning; what it plays from is said on stderr if verbose."""
+    if not is_bridge_id(env):
+        return DummyVecEnv([lambda: Monitor(gym.make(env)) for _ in range(num_envs)])
+    env_id = parse_id(env)
+    factor = reward_factor_of(env_id)
+    table = None if live else load_table(env_id, progress=progress)
+    if verbose:
+        where = (
+            "the live game"
+            if table is None
+            else f"its table ({table.mdp.num_states:,} states); live=True plays the game"
+        )
+        print(f"sqirl: {env} is played from {where}", file=sys.stderr)
+    if table is not None:
+        return TableVecEnv(table, num_envs, reward_factor=factor)
+
+    def make() -> gym.Env[Any, Any]:
+        return gym.wrappers.TransformReward(Monitor(make_env(env_id)), lambda reward: float(reward) / factor)
+
+    return DummyVecEnv([make for _ in range(num_envs)])

@@ -1,0 +1,131 @@
+"""Regression oracles for SQIRL: from (observation, action, target) samples to Q̂(observation) for every action.
+
+An oracle is a function `regress(observations, actions, targets, *, num_actions, bounds)` that returns a `QFunction`. `bounds` is
+the range of the returns seen so far; outputs stay in it, as the paper's oracles map to [0, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+#: (n, …) observations -> (n, A) values
+QFunction = Callable[[np.ndarray], np.ndarray]
+Bounds = tuple[float, float]
+
+
+class Regress(Protocol):
+    def __call__(
+        self, observations: np.ndarray, actions: np.ndarray, targets: np.ndarray, *, num_actions: int, bounds: Bounds
+    ) -> QFunction: ...
+
+
+class Regressor(Protocol):
+    """What scikit-learn calls a regressor."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Any: ...
+    def predict(self, X: np.ndarray) -> np.ndarray: ...
+
+
+def tabular_average(
+    observations: np.ndarray, actions: np.ndarray, targets: np.ndarray, *, num_actions: int, bounds: Bounds
+) -> QFunction:
+    """The mean target of each (observation, action); the lower bound where there is none."""
+    rows = _as_rows(observations)
+    known, places = np.unique(rows, return_inverse=True)
+    cells = places.ravel() * num_actions + actions
+    counts = np.bincount(cells, minlength=len(known) * num_actions)
+    sums = np.bincount(cells, targets, minlength=len(known) * num_actions)
+    means = np.full(len(counts) + num_actions, float(bounds[0]))  # the last row: observations never seen
+    seen = counts > 0
+    means[: len(counts)][seen] = sums[seen] / counts[seen]
+    table = np.clip(means, *bounds).reshape(-1, num_actions)
+
+    def q(observations: np.ndarray) -> np.ndarray:
+        wanted = _as_rows(observations)
+        place = np.searchsorted(known, wanted).clip(max=len(known) - 1)
+        return table[np.where(known[place] == wanted, place, len(known))]
+
+    return q
+
+
+def _as_rows(observations: np.ndarray) -> np.ndarray:
+    """Observations of any shape as a one-dimensional array that can be sorted and compared."""
+    if observations.ndim == 1:
+        return observations
+    flat = np.ascontiguousarray(observations.reshape(len(observations), -1))
+    return flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
+
+
+def linear_least_squares(features: Callable[[np.ndarray], np.ndarray], *, ridge: float = 1e-8) -> Regress:
+    """Least squares on the user's features, (n, …) observations → (n, d), with weights of its own for each action."""
+
+    def regress(
+        observations: np.ndarray, actions: np.ndarray, targets: np.ndarray, *, num_actions: int, bounds: Bounds
+    ) -> QFunction:
+        phi = np.asarray(features(observations), float)
+        weights = np.zeros((phi.shape[1], num_actions))
+        for action in range(num_actions):
+            mine = phi[actions == action]
+            gram = mine.T @ mine + ridge * np.eye(phi.shape[1])  # the ridge only decides what the data do not
+            weights[:, action] = np.linalg.solve(gram, mine.T @ targets[actions == action])
+        return lambda observations: np.clip(np.asarray(features(observations), float) @ weights, *bounds)
+
+    return regress
+
+
+def regressor(make: Callable[[], Regressor]) -> Regress:
+    """Any scikit-learn-style regressor, one for each action: `regressor(lambda: RandomForestRegressor(50))`."""
+
+    def regress(
+        observations: np.ndarray, actions: np.ndarray, targets: np.ndarray, *, num_actions: int, bounds: Bounds
+    ) -> QFunction:
+        X = _as_features(observations)
+        models: list[Regressor | None] = []
+        for action in range(num_actions):
+            chosen = actions == action
+            model = make() if chosen.any() else None
+            if model is not None:
+                model.fit(X[chosen], targets[chosen])
+            models.append(model)
+
+        def q(observations: np.ndarray) -> np.ndarray:
+            X = _as_features(observations)
+            columns = [np.full(len(X), bounds[0]) if model is None else model.predict(X) for model in models]
+            return np.clip(np.stack(columns, axis=1), *bounds)
+
+        return q
+
+    return regress
+
+
+def neural_network(
+    *, hidden: tuple[int, ...] = (64, 64), epochs: int = 30, learning_rate: float = 3e-3, seed: int = 0
+) -> Regress:
+    """A small network with one output for each action, trained anew for each regression (torch is imported here)."""
+
+    def regress(
+        observations: np.ndarray, actions: np.ndarray, targets: np.ndarray, *, num_actions: int, bounds: Bounds
+    ) -> QFunction:
+        from sqirl.algorithms.small_network import fit_network
+
+        predict = fit_network(
+            _as_features(observations),
+            actions,
+            targets,
+            num_actions=num_actions,
+            hidden=hidden,
+            epochs=epochs,
+            learning_rate=learning_rate,
+            seed=seed,
+        )
+        return lambda observations: np.clip(predict(_as_features(observations)), *bounds)
+
+    return regress
+
+
+def _as_features(observations: np.ndarray) -> np.ndarray:
+    """(n, d) float: observations laid flat."""
+    return np.asarray(observations, np.float32).reshape(len(observations), -1)

@@ -1,0 +1,164 @@
+"""Policies of deep SQIRL and of GORP for Stable-Baselines3: both act by the timestep, which travels in `state`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch as th
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.preprocessing import is_image_space, preprocess_obs
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor, NatureCNN
+from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
+
+from sqirl.algorithms.core import FrozenWeights
+from sqirl.algorithms.networks import Population, QNetwork
+
+#: Observations that a network evaluates at a time.
+MOST_AT_ONCE = 1024
+
+State = tuple[np.ndarray, ...]
+
+
+class TimedPolicy(BasePolicy):
+    """A policy that depends on the timestep: `predict` counts it in `state`, and starts anew where an episode starts."""
+
+    def predict(
+        self,
+        observation: np.ndarray | dict[str, np.ndarray],
+        state: State | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, State | None]:
+        """(actions, the state to hand in with the next observations)."""
+        tensor, vectorized = self.obs_to_tensor(observation)
+        assert isinstance(tensor, th.Tensor)
+        t = np.zeros(len(tensor), np.int64) if state is None else np.array(state[0])
+        if episode_start is not None:
+            t[np.asarray(episode_start, bool)] = 0
+        actions = self.act(t, tensor) + int(getattr(self.action_space, "start", 0))
+        return (actions if vectorized else actions[0]), (t + 1,)
+
+    def act(self, t: np.ndarray, observations: th.Tensor) -> np.ndarray:
+        """(n,) actions at the timesteps (n,)."""
+        raise NotImplementedError
+
+    def _predict(self, observation: PyTorchObs, deterministic: bool = False) -> th.Tensor:
+        """At the first timestep, for callers that keep no time."""
+        assert isinstance(observation, th.Tensor)
+        return th.as_tensor(self.act(np.zeros(len(observation), np.int64), observation))
+
+
+class SQIRLPolicy(TimedPolicy):
+    """One Q-network with k·A outputs, and its weights as they were frozen after each iteration.
+
+    At a timestep whose iteration is over, the weights frozen then act; at the others the current ones. Weights have a leading
+    population dimension of `population` members; the first of them acts.
+    """
+
+    def __init__(
+        self,
+        observation_space: gym.spaces.Space[Any],
+        action_space: gym.spaces.Discrete,
+        lr_schedule: Schedule,
+        *,
+        k: int = 1,
+        features_extractor_class: type[BaseFeaturesExtractor] = FlattenExtractor,
+        features_extractor_kwargs: dict[str, Any] | None = None,
+        net_arch: tuple[int, ...] | list[int] = (64, 64),
+        normalize_images: bool = True,
+        optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
+        optimizer_kwargs: dict[str, Any] | None = None,
+        population: int = 1,
+    ) -> None:
+        kwargs = features_extractor_kwargs or {}
+        super().__init__(
+            observation_space,
+            action_space,
+            features_extractor_class,
+            kwargs,
+            normalize_images=normalize_images,
+            optimizer_class=optimizer_class,
+            optimizer_kwargs=optimizer_kwargs,
+        )
+        self.num_actions = int(action_space.n)
+
+        def make() -> QNetwork:
+            extractor = features_extractor_class(observation_space, **kwargs)
+            return QNetwork(extractor, hidden=tuple(net_arch), k=k, num_actions=self.num_actions)
+
+        self.networks = Population(make, population)
+        self.frozen = FrozenWeights()
+        self.optimizer = optimizer_class(
+            self.networks.parameters(),
+            lr=lr_schedule(1),  # type: ignore[call-arg]
+            **self.optimizer_kwargs,
+        )
+
+    def preprocess(self, observations: th.Tensor) -> th.Tensor:
+        """(n, …) observations as they come from the env → what the network takes."""
+        ready = preprocess_obs(observations, self.observation_space, normalize_images=self.normalize_images)
+        assert isinstance(ready, th.Tensor)
+        if ready.ndim == 4 and ready.device.type == "cpu":
+            ready = ready.contiguous(memory_format=th.channels_last)  # a quarter faster there
+        return ready
+
+    def freeze(self) -> None:
+        """From now on the current weights act at the first timestep that is not frozen yet."""
+        self.frozen.append(self.networks.snapshot())
+
+    def act(self, t: np.ndarray, observations: th.Tensor) -> np.ndarray:
+        actions = np.empty(len(t), np.int64)
+        generation = np.minimum(t, len(self.frozen))  # all later timesteps share the current weights
+        for number in np.unique(generation).tolist():
+            mine = np.flatnonzero(generation == number)
+            actions[mine] = self.greedy(number, observations[th.as_tensor(mine, device=observations.device)])
+        return actions
+
+    @th.no_grad()
+    def greedy(self, generation: int, observations: th.Tensor) -> np.ndarray:
+        """(n,) argmax_a Q^k(s, a) by the weights frozen at that timestep, or by the current ones beyond the last."""
+        weights = None
+        if generation < len(self.frozen):
+            weights = self.networks.unpack(self.frozen.blocks[generation].to(self.device))
+        members = self.networks.size
+        best = [
+            self.networks(self.preprocess(part)[None].expand(members, *([-1] * part.ndim)), weights)[0, :, -1].argmax(
+                -1
+            )
+            for part in observations.to(self.device).split(MOST_AT_ONCE)
+        ]
+        return np.concatenate([actions.cpu().numpy() for actions in best])
+
+
+class SQIRLCnnPolicy(SQIRLPolicy):
+    """For images: NatureCNN, whose features go straight to the outputs."""
+
+    def __init__(self, observation_space: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs = {"features_extractor_class": NatureCNN, "net_arch": (), **kwargs}
+        super().__init__(observation_space, *args, **kwargs)
+
+
+class SequencePolicy(TimedPolicy):
+    """GORP's: a sequence of actions whatever is observed, and uniformly random ones after it."""
+
+    def __init__(self, observation_space: Any, action_space: Any, lr_schedule: Schedule | None = None) -> None:
+        super().__init__(observation_space, action_space)
+        self.num_actions = int(action_space.n)
+        self.register_buffer("actions", th.empty(0, dtype=th.int64))
+        self.rng = np.random.default_rng(0)
+
+    def act(self, t: np.ndarray, observations: th.Tensor) -> np.ndarray:
+        known = self.actions.cpu().numpy()
+        random = self.rng.integers(self.num_actions, size=len(t))
+        return np.where(t < len(known), np.append(known, 0)[np.minimum(t, len(known))], random)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        self.actions = state_dict[f"{prefix}actions"].clone()  # its length is that of the saved one
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def is_image(space: gym.spaces.Space[Any]) -> bool:
+    """Would Stable-Baselines3 take observations of this space for images?"""
+    return is_image_space(space)

@@ -1,0 +1,64 @@
+"""DQN's replay buffer over a table: keys of observations, drawn into pictures only when they are sampled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch as th
+from stable_baselines3.common.buffers import BaseBuffer
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from stable_baselines3.common.vec_env import VecNormalize
+
+from sqirl.algorithms.table_vec_env import TableVecEnv
+
+
+class TableReplayBuffer(BaseBuffer):
+    """As Stable-Baselines3's `ReplayBuffer`, with a few bytes for each observation."""
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: Any,
+        action_space: Any,
+        device: th.device | str = "auto",
+        n_envs: int = 1,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = True,
+        *,
+        env: TableVecEnv,
+    ) -> None:
+        super().__init__(max(buffer_size // n_envs, 1), observation_space, action_space, device, n_envs)
+        self.table, self._env = env.table, env
+        shape = (self.buffer_size, n_envs)
+        self.keys = np.zeros((*shape, env.table.view.stacked + 1), np.int32)
+        self.next_keys = np.zeros_like(self.keys)
+        self.actions, self.rewards = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
+        self.dones = np.zeros(shape, np.float32)
+
+    def add(
+        self, obs: Any, next_obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray, infos: Any
+    ) -> None:
+        """The pictures are not looked at: the env knows their keys."""
+        env = self._env
+        self.keys[self.pos], self.next_keys[self.pos] = env.acted_keys, env.last_keys
+        self.actions[self.pos], self.rewards[self.pos] = np.asarray(action).reshape(-1), reward
+        self.dones[self.pos] = done
+        self.pos += 1
+        if self.pos == self.buffer_size:
+            self.full, self.pos = True, 0
+
+    def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> ReplayBufferSamples:
+        lanes = np.random.randint(0, self.n_envs, size=len(batch_inds))
+        at = batch_inds, lanes
+        return ReplayBufferSamples(
+            self._pictures(self.keys[at]),
+            self.to_torch(self.actions[at][:, None]),
+            self._pictures(self.next_keys[at]),
+            self.to_torch(self.dones[at][:, None]),
+            self.to_torch(self.rewards[at][:, None]),
+        )
+
+    def _pictures(self, keys: np.ndarray) -> th.Tensor:
+        """Channels first, as Stable-Baselines3 hands images to networks."""
+        return self.to_torch(np.moveaxis(self.table.observations(keys), -1, 1), copy=False)

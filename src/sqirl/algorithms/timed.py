@@ -1,0 +1,245 @@
+"""What deep SQIRL and GORP share as Stable-Baselines3 algorithms: iterations of whole episodes over a source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import torch as th
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
+from stable_baselines3.common.utils import safe_mean
+from stable_baselines3.common.vec_env import VecEnv
+
+from sqirl.algorithms.episodes import Act, Played, play_episodes
+from sqirl.algorithms.making import training_env
+from sqirl.algorithms.sources import Source, source_of
+from sqirl.algorithms.worlds import check_k_and_m
+from sqirl.errors import SqirlError
+
+#: A limit beyond this is there to stop endless episodes (full-length Atari has one of 108,000 frames), not a horizon.
+LONGEST_HORIZON = 10_000
+
+
+class IteratedAlgorithm(BaseAlgorithm):
+    """Iteration i plays whole episodes, learns from them, and fixes what is done at timestep i.
+
+    All chance of iteration i is drawn from (seed, i): a run that is stopped and goes on from its last whole iteration is the
+    same as one that was never stopped.
+    """
+
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {}
+
+    def __init__(
+        self,
+        policy: str | type[BasePolicy],
+        env: GymEnv | str | None,
+        *,
+        k: int,
+        m: int,
+        horizon: int | None = None,
+        live: bool = False,
+        learning_rate: float = 0.0,
+        policy_kwargs: dict[str, Any] | None = None,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: th.device | str = "auto",
+        _init_setup_model: bool = True,
+    ) -> None:
+        if isinstance(policy, str) and policy not in self.policy_aliases:
+            known = " or ".join(f"'{name}'" for name in self.policy_aliases)
+            raise SqirlError(f"unknown policy '{policy}'; {type(self).__name__} has {known}")
+        if isinstance(env, str):
+            env = training_env(env, live=live, verbose=verbose)
+        check_actions(env)
+        super().__init__(
+            policy,
+            env,
+            learning_rate=learning_rate,
+            policy_kwargs=policy_kwargs,
+            stats_window_size=stats_window_size,
+            tensorboard_log=tensorboard_log,
+            verbose=verbose,
+            device=device,
+            support_multi_env=True,
+            seed=int(np.random.default_rng(seed).integers(2**31)) if seed is None else seed,
+            supported_action_spaces=(gym.spaces.Discrete,),
+        )
+        self.k, self.m = k, m
+        self.horizon = horizon or (horizon_of(self.env) if self.env is not None else None)
+        self.iteration = 0
+        self._source: Source | None = None
+        if _init_setup_model:
+            self._setup_model()
+
+    # What a subclass does -------------------------------------------------------------------------------------------
+
+    def iterate(self, play: Callable[[Act, int], Played | None]) -> bool:
+        """One iteration; False if it was stopped before its end, and nothing of it counts."""
+        raise NotImplementedError
+
+    def start_anew(self) -> None:
+        """Forget what is fixed, for another run of the algorithm."""
+        raise NotImplementedError
+
+    # The loop -------------------------------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int = 1,
+        tb_log_name: str = "",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> IteratedAlgorithm:
+        """Iterate until every timestep is fixed or the budget is spent. An iteration that the budget cuts short is dropped."""
+        if reset_num_timesteps and self.iteration:
+            self.start_anew()
+            self.iteration = 0
+        budget, callback = self._setup_learn(
+            total_timesteps, callback, reset_num_timesteps, tb_log_name or type(self).__name__, progress_bar
+        )
+        callback.on_training_start(locals(), globals())
+        while (self.horizon is None or self.iteration < self.horizon) and self.num_timesteps < budget:
+            callback.on_rollout_start()
+            if not self.iterate(self._player(callback, budget)):
+                break
+            self.iteration += 1
+            if log_interval and self.iteration % log_interval == 0:
+                self.dump_logs()
+        callback.on_training_end()
+        return self
+
+    def _player(self, callback: BaseCallback, budget: int) -> Callable[[Act, int], Played | None]:
+        """`play(act, episodes)` for one iteration: counts the steps and calls the callback."""
+        batches = iter(np.random.SeedSequence([self._seed, self.iteration]).spawn(1000))
+
+        def on_step(steps: int, infos: list[dict[str, Any]]) -> bool:
+            self.num_timesteps += steps
+            self._update_info_buffer(infos)
+            self._update_current_progress_remaining(self.num_timesteps, budget)
+            callback.update_locals(locals())
+            return bool(callback.on_step()) and self.num_timesteps < budget
+
+        def play(act: Act, episodes: int) -> Played | None:
+            played = play_episodes(self.source, act, episodes, next(batches), on_step)
+            callback.on_rollout_end()
+            return played
+
+        return play
+
+    def generator(self, purpose: int) -> np.random.Generator:
+        """For chance of this iteration other than the env's."""
+        return np.random.default_rng([self._seed, self.iteration, purpose])
+
+    @property
+    def _seed(self) -> int:
+        assert self.seed is not None
+        return self.seed
+
+    @property
+    def source(self) -> Source:
+        if self._source is None:
+            if self.env is None:
+                raise SqirlError("there is no env to learn in; give one with set_env")
+            self._source = source_of(self.env, buffer_size=self._frames_kept())
+        return self._source
+
+    def _frames_kept(self) -> int:
+        """How many frames of a live env are to be remembered."""
+        return 1
+
+    def dump_logs(self) -> None:
+        """Write the scalars of Stable-Baselines3's names."""
+        elapsed = max((time.time_ns() - self.start_time) / 1e9, 1e-9)
+        if self.ep_info_buffer:
+            self.logger.record("rollout/ep_rew_mean", safe_mean([info["r"] for info in self.ep_info_buffer]))
+            self.logger.record("rollout/ep_len_mean", safe_mean([info["l"] for info in self.ep_info_buffer]))
+        self.logger.record("time/iterations", self.iteration, exclude="tensorboard")
+        self.logger.record("time/fps", int((self.num_timesteps - self._num_timesteps_at_start) / elapsed))
+        self.logger.record("time/time_elapsed", int(elapsed), exclude="tensorboard")
+        self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
+        self.logger.dump(step=self.num_timesteps)
+
+    # Stable-Baselines3's own ------------------------------------------------------------------------------------------
+
+    def _setup_model(self) -> None:
+        if self.horizon is not None:
+            check_k_and_m(self.k, self.m, self.horizon)
+        else:
+            check_k_and_m(self.k, self.m, max(self.k, 1))
+        self._setup_lr_schedule()
+        self.set_random_seed(self.seed)
+        self.policy = self.policy_class(
+            self.observation_space, self.action_space, self.lr_schedule, **self._policy_arguments()
+        ).to(self.device)
+
+    def _policy_arguments(self) -> dict[str, Any]:
+        return dict(self.policy_kwargs)
+
+    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+        check_actions(env)
+        super().set_env(env, force_reset)
+        self._source = None
+        assert self.env is not None
+        self.horizon = horizon_of(self.env) or self.horizon
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, Any]:
+        """Actions, and the state to hand in next time: the timestep of each env, which the policy depends on."""
+        return self.policy.predict(observation, state, episode_start, deterministic)
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "_source"]
+
+    @classmethod
+    def load(cls, path: Any, env: GymEnv | None = None, device: Any = "auto", **kwargs: Any) -> Any:  # type: ignore[override]
+        """A saved model; one of another env, k or m is refused in one line."""
+        from stable_baselines3.common.save_util import load_from_zip_file
+
+        if isinstance(path, str | Path) and not any(Path(f"{path}{end}").is_file() for end in ("", ".zip")):
+            raise SqirlError(f"no saved model at '{path}'")
+        try:
+            data, _, _ = load_from_zip_file(path, device="cpu", load_data=True)
+        except Exception as error:
+            raise SqirlError(f"'{path}' is not a model saved by Stable-Baselines3 or sqirl: {error}") from error
+        if data is None or "iteration" not in data or "k" not in data:
+            raise SqirlError(f"'{path}' holds no model of {cls.__name__}")
+        for name in ("k", "m"):
+            if name in kwargs and kwargs[name] != data[name]:
+                raise SqirlError(f"'{path}' was trained with {name} = {data[name]}, not {kwargs[name]}")
+        try:
+            return super().load(path, env, device, **kwargs)
+        except (ValueError, RuntimeError) as error:
+            raise SqirlError(f"'{path}' does not fit this env: {str(error).splitlines()[0]}") from error
+
+
+def check_actions(env: Any) -> None:
+    if env is not None and not isinstance(env.action_space, gym.spaces.Discrete):
+        raise SqirlError(f"the env has actions {env.action_space}; SQIRL and GORP need Discrete ones")
+
+
+def horizon_of(env: VecEnv) -> int | None:
+    """The most steps that an episode can have, as far as the env tells."""
+    for name in ("horizon", "_max_episode_steps"):
+        try:
+            known = env.get_attr(name)[0]
+        except (AttributeError, ValueError):
+            continue
+        if known and known <= LONGEST_HORIZON:
+            return int(known)
+    return None

@@ -1,0 +1,222 @@
+"""One run, from its config to its record: made, trained, evaluated, checkpointed, and picked up where it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
+
+from sqirl.algorithms import presets
+from sqirl.algorithms.evaluate import Evaluation, evaluate_live, evaluate_on_table
+from sqirl.algorithms.full_atari import full_atari_env
+from sqirl.algorithms.making import training_env
+from sqirl.algorithms.table_vec_env import TableVecEnv
+from sqirl.analysis.archive import archived_analyses
+from sqirl.envs.catalogue import lookup
+from sqirl.envs.ids import is_bridge_id, parse_id
+from sqirl.errors import UnknownEnv
+from sqirl.experiments import checkpoint
+from sqirl.experiments.memory import check_memory
+from sqirl.experiments.presets import is_full_atari
+from sqirl.mdp.screens import Progress
+from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, reaches
+
+#: Seconds between checkpoints; whatever kills a run loses no more than that.
+CHECKPOINT_SECONDS = 60.0
+#: Seconds between two words on progress.
+PROGRESS_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a run is."""
+
+    config: RunConfig
+    steps: int
+    steps_per_second: float
+    last: Point | None
+    optimal_return: float | None
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is known of an environment's returns before anything is learned."""
+
+    optimal: float | None
+    random: float | None
+
+
+def target_of(env_id: str) -> Target:
+    """The optimal and the random return: exact where the MDP was analysed, else as the paper prints them."""
+    analysis = archived_analyses().get(env_id)
+    if analysis is not None:
+        return Target(analysis.optimal_return, analysis.random_return)
+    if not is_bridge_id(env_id) or not parse_id(env_id).sticky:
+        return Target(None, None)
+    try:
+        return Target(lookup(env_id).paper_returns["optimal"], None)
+    except UnknownEnv:
+        return Target(None, None)
+
+
+def setting_of(env_id: str) -> presets.Setting:
+    if is_bridge_id(env_id):
+        return presets.BRIDGE_SETTINGS[parse_id(env_id).suite]
+    return presets.FULL_ATARI if is_full_atari(env_id) else presets.OWN
+
+
+def perform(
+    config: RunConfig,
+    store: RecordStore,
+    *,
+    device: str = "cpu",
+    progress: Callable[[RunProgress], None] | None = None,
+    drawing: Progress | None = None,
+    **model_options: Any,
+) -> RunRecord:
+    """The record of the run: the one there is, or else that of running it now, on from its checkpoint if it has one."""
+    found = store.get(config)
+    if found is not None and found.error is None:
+        return found
+    run = Run(config, store, device=device, progress=progress, drawing=drawing, model_options=model_options)
+    record = run.perform()
+    store.put(record)
+    run.checkpoint_path.unlink(missing_ok=True)
+    return record
+
+
+class Run:
+    """One run under way."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        store: RecordStore,
+        *,
+        device: str,
+        progress: Callable[[RunProgress], None] | None,
+        drawing: Progress | None,
+        model_options: dict[str, Any],
+    ) -> None:
+        self.config, self.store, self.progress = config, store, progress
+        self.target = target_of(config.env_id)
+        self.checkpoint_path = store.folder / f"{config.digest}.checkpoint"
+        self.curve: list[Point] = []
+        self.seconds_before = 0.0
+        self._eval_env: VecEnv | None = None
+        num_envs = _num_envs(config)
+        self.env = _make_env(config, num_envs, drawing)
+        base = self.env.unwrapped
+        self.table = base.table if isinstance(base, TableVecEnv) else None
+        self.model = presets.make_model(
+            config.algorithm, self.env, setting_of(config.env_id), _options(config), seed=config.seed, device=device,
+            **model_options,
+        )  # fmt: skip
+        check_memory(self.model, config.timesteps)
+
+    def perform(self) -> RunRecord:
+        if self.checkpoint_path.is_file():
+            self.curve, self.seconds_before = checkpoint.load(self.checkpoint_path, self.model)
+        self._began = time.monotonic()
+        if not self.solved:
+            done = self.model.num_timesteps
+            self.model.learn(self.config.timesteps - done, callback=_Watch(self), reset_num_timesteps=not done)
+            if not self.curve or self.curve[-1].steps < self.model.num_timesteps or not self.solved:
+                self.evaluate()  # what was learned last
+        return RunRecord(
+            self.config,
+            tuple(self.curve),
+            self.model.num_timesteps,
+            round(self.seconds, 3),
+            self.target.optimal,
+            self.target.random,
+            "table" if self.table is not None else "live",
+            versions={name: version(name) for name in ("sqirl", "torch", "stable-baselines3", "numpy")},
+        )
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self._began
+
+    @property
+    def solved(self) -> bool:
+        """By the true return where it is known, else by the mean."""
+        if not self.config.stop_when_solved or self.target.optimal is None or not self.curve:
+            return False
+        last = self.curve[-1]
+        return reaches(last.mean if last.exact is None else last.exact, self.target.optimal)
+
+    def evaluate(self) -> None:
+        """Add a point to the curve; its chance comes from the seed and the steps, whenever it is asked."""
+        steps = self.model.num_timesteps
+        found = self._evaluation(steps)
+        self.curve = [point for point in self.curve if point.steps < steps]  # a later word on the same steps counts
+        self.curve.append(Point(steps, found.mean, found.exact))
+
+    def _evaluation(self, steps: int) -> Evaluation:
+        if self.table is not None:
+            rng = np.random.default_rng([self.config.seed, steps])
+            return evaluate_on_table(self.model, self.table, episodes=self.config.eval_episodes, rng=rng)
+        if self._eval_env is None:
+            env = _make_env(self.config, 1, None)
+            self._eval_env = VecTransposeImage(env) if isinstance(self.model.env, VecTransposeImage) else env
+        seed = (self.config.seed * 1_000_003 + steps) % 2**31
+        return evaluate_live(self.model, self._eval_env, episodes=self.config.eval_episodes, seed=seed)
+
+    def save_checkpoint(self) -> None:
+        checkpoint.save(self.checkpoint_path, self.model, self.curve, self.seconds)
+
+
+class _Watch(BaseCallback):
+    """Evaluates on schedule, stops when solved, reports, and saves checkpoints where the model can be picked up again."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+        self._next = (run.model.num_timesteps // run.config.eval_every + 1) * run.config.eval_every
+        self._saved = self._told = time.monotonic()
+        self._first_steps = run.model.num_timesteps
+
+    def _on_step(self) -> bool:
+        run, now = self.run, time.monotonic()
+        if self.model.num_timesteps >= self._next:
+            self._next += run.config.eval_every * (1 + (self.model.num_timesteps - self._next) // run.config.eval_every)
+            run.evaluate()
+        if run.progress is not None and now - self._told > PROGRESS_SECONDS:
+            self._told = now
+            speed = (self.model.num_timesteps - self._first_steps) / max(now - run._began, 1e-9)
+            last = run.curve[-1] if run.curve else None
+            run.progress(RunProgress(run.config, self.model.num_timesteps, speed, last, run.target.optimal))
+        return not run.solved
+
+    def _on_rollout_start(self) -> None:
+        if time.monotonic() - self._saved > CHECKPOINT_SECONDS and self.model.num_timesteps > self._first_steps:
+            self.run.save_checkpoint()
+            self._saved = time.monotonic()
+
+
+def _num_envs(config: RunConfig) -> int:
+    """PPO and DQN play eight envs; live SQIRL and GORP as many as divide m, so that no lane idles."""
+    if config.algorithm in ("ppo", "dqn"):
+        return presets.NUM_ENVS
+    return max(n for n in range(1, presets.NUM_ENVS + 1) if (config.m or 1) % n == 0)
+
+
+def _make_env(config: RunConfig, num_envs: int, drawing: Progress | None) -> VecEnv:
+    if is_full_atari(config.env_id):
+        return full_atari_env(config.env_id, num_envs=num_envs, seed=config.seed)
+    return training_env(config.env_id, live=config.live, num_envs=num_envs, progress=drawing)
+
+
+def _options(config: RunConfig) -> dict[str, Any]:
+    if config.algorithm in ("sqirl", "gorp"):
+        return {"k": config.k, "m": config.m}
+    if config.algorithm == "ppo":
+        return {"rollout": config.rollout}
+    return {"epsilon_steps": config.epsilon_steps, "timesteps": config.timesteps}
