@@ -23,14 +23,16 @@ from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archive_path, growth_path
 from sqirl.cli.progress import build_display
 from sqirl.envs.catalogue import catalogue, lookup
-from sqirl.envs.ids import EnvId
+from sqirl.envs.ids import EnvId, parse_id
+from sqirl.envs.registration import view_of
 from sqirl.mdp.build import BuildProgress, build_mdp
 from sqirl.mdp.files import write_atomically
+from sqirl.mdp.screens import with_frames
 from sqirl.mdp.store import named_after, shipped_folder, user_folder
 from sqirl.mdp.tabular import TabularMDP
 
 #: A file above this is not shipped (its analysis is); `sqirl build` makes it again.
-LARGEST_FILE = 1 << 20
+LARGEST_FILE = 3 << 20
 
 #: From this many transitions on, the search for min k stops at LARGE_SEARCH_K: further passes would take hours.
 LARGE, LARGE_SEARCH_K = 1_500_000, 5
@@ -41,7 +43,11 @@ def main() -> None:
     parser.add_argument("wanted", nargs="*", default=["minigrid"])
     parser.add_argument("--time-limit", type=float)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--frames", action="store_true", help="only draw the frames of shipped MDPs that lack them")
     options = parser.parse_args()
+    if options.frames:
+        add_frames()
+        return
     known = json.loads(archive_path().read_text()) if archive_path().is_file() else {}
     for ids in games(options.wanted):
         if all(str(replace(env_id, sticky=True)) in known for env_id in ids):
@@ -75,14 +81,30 @@ def make_game_data(ids: list[EnvId], time_limit: float | None, jobs: int) -> Non
         with changing(growth_path()) as notes:
             notes.pop(str(longest), None)
     whole = named_after(mdp.cut(covered[-1].horizon).merge(), covered[-1])
+    whole = with_frames(whole, view_of(covered[-1]))
     for shorter in covered[:-1]:  # cut from the longer one from now on
         (shipped_folder() / f"{shorter.stem}.npz").unlink(missing_ok=True)
-    path = shipped_folder() / f"{covered[-1].stem}.npz"
-    whole.save(path)
-    if path.stat().st_size > LARGEST_FILE:
-        path.unlink()
+    ship(whole, shipped_folder() / f"{covered[-1].stem}.npz")
     for env_id in covered:
         note_analyses(env_id, named_after(whole.cut(env_id.horizon), env_id))
+
+
+def ship(mdp: TabularMDP, path: Path) -> None:
+    """Put the MDP among the shipped ones: with its frames if that is small enough, without, or not at all."""
+    for variant in (mdp, replace(mdp, screens=None)):
+        variant.save(path)
+        if path.stat().st_size <= LARGEST_FILE:
+            return
+    path.unlink()
+
+
+def add_frames() -> None:
+    """Draw the frames of shipped MDPs that have none yet, the smallest first."""
+    for path in sorted(shipped_folder().glob("*.npz"), key=lambda path: path.stat().st_size):
+        mdp = TabularMDP.load(path)
+        if mdp.screens is None:
+            ship(with_frames(mdp, view_of(parse_id(f"BRIDGE/{path.stem}-v0"))), path)
+            print(f"{path.stem}: {path.stat().st_size:,} bytes", flush=True)
 
 
 def enumerate_as_far(env_id: EnvId, time_limit: float | None, jobs: int) -> tuple[TabularMDP, BuildProgress | None]:

@@ -1,7 +1,8 @@
 """The screens of an MDP's states: stored with it, or drawn again by playing the live game to each of them, and then kept.
 
-Screens of Atari and Procgen are too large to ship, and each is one replay away. All of them take one walk over the tree of
-shortest paths, with a snapshot at every fork: one step of the game for each state on the way to a new screen.
+Shipped MDPs hold the frames that an agent sees (grey and small for Atari), which compress to a few dozen bytes each. Screens
+that an MDP lacks are one replay away: all of them take one walk over the tree of shortest paths, with a snapshot at every
+fork, one step of the game for each state on the way to a new screen.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ Progress = Callable[[int, int], None]
 def frames_of(mdp: TabularMDP, view: View, *, progress: Progress | None = None) -> np.ndarray:
     """(N, *frame_shape) uint8: the frame of each of the MDP's distinct screens, from its file, the cache, or drawn now."""
     if mdp.screens is not None:
-        return np.stack([view.frame_of(screen) for screen in mdp.screens])
+        kept_as_frames = mdp.screens.shape[1:] == view.frame_shape
+        return mdp.screens if kept_as_frames else np.stack([view.frame_of(screen) for screen in mdp.screens])
     path = cached_frames_path(mdp)
     if path.is_file():
         return _read(path, mdp, view)
@@ -42,12 +44,19 @@ def frames_of(mdp: TabularMDP, view: View, *, progress: Progress | None = None) 
     return frames
 
 
+def with_frames(mdp: TabularMDP, view: View, *, progress: Progress | None = None) -> TabularMDP:
+    """The same MDP with the frames that an agent sees in the place of screens, as the shipped ones have them."""
+    return replace(mdp, screens=frames_of(mdp, view, progress=progress))
+
+
 def with_screens(mdp: TabularMDP, *, progress: Progress | None = None) -> TabularMDP:
-    """The same MDP with its screens as people see them, as BRIDGE's files have them."""
-    if mdp.screens is not None:
-        return mdp
+    """The same MDP with its screens as people see them, as BRIDGE's files have them; drawn anew if it has frames only."""
     _mapping(mdp)
-    return replace(mdp, screens=draw_screens(mdp, live_game(mdp), np.asarray, progress=progress))
+    game = live_game(mdp)
+    example = game.screen()
+    if mdp.screens is not None and example is not None and mdp.screens.shape[1:] == example.shape:
+        return mdp
+    return replace(mdp, screens=draw_screens(mdp, game, np.asarray, progress=progress))
 
 
 def cached_frames_path(mdp: TabularMDP) -> Path:

@@ -1,0 +1,170 @@
+"""SQIRL and GORP as written: optimal where the theory says so, wrong where the witness says they must be."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeRegressor
+
+import sqirl
+from sqirl.algorithms import oracles
+from sqirl.algorithms.exact import exact_return
+from sqirl.algorithms.fit import Fitted, fit_gorp, fit_sqirl
+from sqirl.algorithms.worlds import EnvWorld, TableWorld
+from sqirl.analysis.analyze import analyze
+from sqirl.analysis.archive import archived_analyses
+from sqirl.analysis.bounds import Instance, gorp_bound
+from sqirl.envs.ids import parse_id
+from sqirl.errors import SqirlError
+from sqirl.mdp.build import build_mdp
+from sqirl.mdp.store import stored_mdp
+from sqirl.mdp.tabular import TabularMDP
+
+#: The rows whose A^H̄, the part of the bound that the gap is in, is small; SMALL_LOSS is of the range of returns.
+SMALL_POWER, SMALL_LOSS, LARGE_GAP = 10**8.5, 0.02, 0.015
+SOLVABLE = {
+    name: a
+    for name, a in archived_analyses().items()
+    if a.min_k is not None and a.min_k <= 3 and a.num_actions ** (a.effective_horizons[a.min_k - 1] or 99) < SMALL_POWER
+}
+
+
+def true_return(mdp: TabularMDP, fitted: Fitted) -> float:
+    world, rng = TableWorld(mdp), np.random.default_rng(0)
+    return exact_return(mdp, lambda t, nodes: fitted.policy(t, world.observe(nodes.states, nodes.executed), rng))
+
+
+@pytest.mark.parametrize("name", SOLVABLE)
+def test_sqirl_is_optimal_with_the_exact_min_k(name: str) -> None:
+    """Near-optimal everywhere, and optimal where what must be told apart is not too close."""
+    mdp, a = stored_mdp(parse_id(name)), SOLVABLE[name]
+    fitted = fit_sqirl(mdp, k=a.min_k, m=4000 if a.horizon > 50 else 16_000, seed=0)
+    loss = (a.optimal_return - true_return(mdp, fitted)) / (a.return_range[1] - a.return_range[0])
+    assert loss <= SMALL_LOSS
+    if a.decisive_gaps[a.min_k - 1] > LARGE_GAP:
+        assert loss <= 1e-12
+    assert fitted.num_steps < a.bounds.sqirl
+
+
+@pytest.mark.parametrize("name", [name for name in SOLVABLE if "Sticky" not in name])
+def test_gorp_is_optimal_on_deterministic_mdps(name: str) -> None:
+    mdp, a = stored_mdp(parse_id(name)), SOLVABLE[name]
+    m = 25
+    while true_return(mdp, fitted := fit_gorp(mdp, k=a.min_k, m=m)) < a.optimal_return - 1e-9:
+        m *= 4  # enough episodes are as few as will do: the bound is on them
+    gap = a.gaps[a.min_k - 1]
+    assert fitted.num_steps < gorp_bound(Instance(a.min_k, a.horizon, a.num_actions, gap))
+
+
+def trap() -> TabularMDP:
+    """Two steps: left is safe (0.6); right pays 1 after the one right action of three, which random play rarely finds."""
+    transitions = np.array([[1, 2, 1], [-1, -1, -1], [-1, -1, -1]])
+    rewards = np.array([[0, 0, 0], [0.6, 0.6, 0.6], [1.0, 0, 0]])
+    return TabularMDP.deterministic(transitions, rewards, horizon=2, name="trap")
+
+
+def test_a_smaller_k_fails_where_the_witness_says() -> None:
+    mdp = trap()
+    a = analyze(mdp)
+    assert a.min_k == 2 and a.witness is not None and a.witness.t == 0 and a.witness.state == 0
+    shallow, deep = (fit_sqirl(mdp, k=k, m=500) for k in (1, 2))
+    assert true_return(mdp, shallow) == pytest.approx(0.6) and true_return(mdp, deep) == pytest.approx(1.0)
+    world = TableWorld(mdp)
+    start = world.observe(np.array([0]), np.array([-1]))
+    wrong = int(shallow.policy(0, start, np.random.default_rng(0))[0])
+    assert wrong in a.witness.greedy_actions and wrong not in a.witness.optimal_actions
+    assert true_return(mdp, fit_gorp(mdp, k=1, m=500)) == pytest.approx(0.6)
+    assert true_return(mdp, fit_gorp(mdp, k=2, m=500)) == pytest.approx(1.0)
+
+
+def test_a_shipped_game_fails_with_a_smaller_k() -> None:
+    """Qbert_10 is worth 345.3125 with k ≤ 3, and 350 with k = 4."""
+    mdp = stored_mdp(parse_id("BRIDGE/qbert_10_fs30-Sticky-v0"))
+    assert true_return(mdp, fit_sqirl(mdp, k=1, m=20_000)) < 345.3126
+
+
+def test_gorp_fails_on_sticky_actions() -> None:
+    mdp = stored_mdp(parse_id("BRIDGE/MiniGrid-LavaGapS5-Sticky-v0"))
+    assert true_return(mdp, fit_gorp(mdp, k=1, m=3000)) < 0.9
+
+
+def test_the_same_seed_gives_the_same_policy() -> None:
+    mdp = stored_mdp(parse_id("BRIDGE/breakout_10_fs30-Sticky-v0"))
+    first, second, other = (true_return(mdp, fit_sqirl(mdp, k=1, m=30, seed=seed)) for seed in (5, 5, 6))
+    assert first == second != other
+
+
+class Corridor(gym.Env):
+    """Walk right for six steps; the observation is (place, noise)."""
+
+    observation_space = gym.spaces.Box(-1, 10, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2, start=1)
+
+    def _observation(self) -> np.ndarray:
+        return np.array([self.place, self.np_random.random()], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.t = 0, 0
+        return self._observation(), {}
+
+    def step(self, action):
+        self.place, self.t = max(0, self.place + (1 if action == 2 else -1)), self.t + 1
+        return self._observation(), float(self.place == 4), self.place == 4, self.t == 6, {}
+
+
+ORACLES = {
+    "linear": oracles.linear_least_squares(lambda o: np.stack([np.ones(len(o)), o[:, 0]], axis=1)),
+    "tree": oracles.regressor(lambda: DecisionTreeRegressor(max_depth=4)),
+    "network": oracles.neural_network(epochs=15),
+}
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_every_oracle_learns_on_a_gymnasium_env(name: str) -> None:
+    env = Corridor()
+    fitted = fit_sqirl(env, k=2, m=150, regress=ORACLES[name], horizon=6, seed=1)
+    world, rng = EnvWorld(env, 6), np.random.default_rng(0)
+    assert world.collect(fitted.policy, 20, rng).rewards.sum(axis=0).mean() == 1.0
+
+
+def test_gorp_on_a_gymnasium_env() -> None:
+    fitted = fit_gorp(Corridor(), k=2, m=30, horizon=6)
+    assert fitted.policy.actions[:4] == [1, 1, 1, 1] and fitted.num_steps > 30 * 4 * 6
+
+
+def test_outputs_stay_in_the_range_of_returns() -> None:
+    rng = np.random.default_rng(0)
+    X, actions, y = rng.normal(size=(200, 3)).astype(np.float32), rng.integers(3, size=200), rng.uniform(-1, 1, 200)
+    for regress in (*ORACLES.values(), oracles.tabular_average):
+        q = regress(X, actions, y, num_actions=3, bounds=(-0.25, 0.25))(10 * X)
+        assert q.shape == (200, 3) and q.min() >= -0.25 and q.max() <= 0.25
+
+
+def test_the_average_is_the_average_and_the_unseen_is_the_least() -> None:
+    q = oracles.tabular_average(
+        np.array([3, 3, 5]), np.array([0, 0, 1]), np.array([1.0, 2.0, 4.0]), num_actions=2, bounds=(-1.0, 9.0)
+    )
+    assert q(np.array([3, 5, 4])).tolist() == [[1.5, -1], [-1, 4], [-1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [({"k": 0, "m": 1}, "k = 0"), ({"k": 3, "m": 1}, "outside 1..2"), ({"k": 1, "m": 0}, "m = 0")],
+)
+def test_senseless_k_and_m_are_refused(arguments: dict[str, int], words: str) -> None:
+    for fit in (fit_sqirl, fit_gorp):
+        with pytest.raises(SqirlError, match=words):
+            fit(trap(), **arguments)
+
+
+def test_other_wrong_calls() -> None:
+    with pytest.raises(SqirlError, match="Discrete"):
+        fit_sqirl(gym.make("Pendulum-v1"), k=1, m=1)
+    with pytest.raises(SqirlError, match="horizon="):
+        fit_sqirl(Corridor(), k=1, m=1)
+    big = build_mdp("BRIDGE/MiniGrid-DoorKey-5x5-v0")
+    with pytest.raises(SqirlError, match=r"6\^9"):
+        fit_gorp(big, k=9, m=1)
+    assert sqirl.fit_sqirl is fit_sqirl

@@ -1,0 +1,129 @@
+"""Playing from the table against the live game: observations, rewards and ends, step by step."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from stable_baselines3.common.vec_env import VecTransposeImage
+
+import sqirl
+from sqirl.algorithms.table_vec_env import TableVecEnv
+from sqirl.envs.ids import parse_id
+from sqirl.errors import InvalidMDP, UnknownEnv
+from sqirl.mdp.build import build_mdp
+from sqirl.mdp.play import Lanes, SeenLanes, TableEnv, TableGame, TableVectorEnv, load_table, make_table
+from sqirl.mdp.tabular import TabularMDP
+
+#: id -> steps to compare (Atari's emulator is slow)
+REPLAYS = {
+    "BRIDGE/freeway_10_fs30-Sticky-v0": 1000,
+    "BRIDGE/breakout_20_fs30-v0": 600,
+    "BRIDGE/maze_easy_l0_30_fs1-Sticky-v0": 2500,
+    "BRIDGE/MiniGrid-DoorKey-5x5-Sticky-v0": 4000,
+    "BRIDGE/MiniGrid-LavaGapS5-v0": 2000,
+}
+
+
+@pytest.mark.parametrize("name", REPLAYS)
+def test_with_the_same_seed_the_table_is_the_live_game(name: str) -> None:
+    live, played = sqirl.make_env(name), TableEnv(load_table(name))
+    assert live.observation_space == played.observation_space and live.action_space == played.action_space
+    rng, steps, seed = np.random.default_rng(0), 0, 0
+    while steps < REPLAYS[name]:
+        seed += 1
+        (a, _), (b, _) = live.reset(seed=seed), played.reset(seed=seed)
+        assert np.array_equal(a, b)
+        over = False
+        while not over:
+            action = int(rng.integers(live.action_space.n))
+            (a, reward, over, _, info), (b, *other) = live.step(action), played.step(action)
+            assert other == [reward, over, False, info]
+            assert over or np.array_equal(a, b)
+            steps += 1
+
+
+@pytest.mark.parametrize("name", ["BRIDGE/freeway_10_fs30-Sticky-v0", "BRIDGE/MiniGrid-LavaGapS5-Sticky-v0"])
+def test_lanes_see_what_single_envs_see(name: str) -> None:
+    """Replay what each lane executed in an env of its own without stickiness: the same rewards, ends and observations."""
+    table = load_table(name)
+    free = make_table(table.mdp.sticky(0.0), table.view)
+    lanes, rng = SeenLanes(table, 5, np.random.default_rng(3)), np.random.default_rng(4)
+    envs = [TableEnv(free) for _ in range(5)]
+    expected = [env.reset(seed=0)[0] for env in envs]
+    for _ in range(300):
+        assert np.array_equal(table.observations(lanes.keys), np.stack(expected))
+        rewards, ends = lanes.step(rng.integers(table.mdp.num_actions, size=5))
+        for lane, env in enumerate(envs):
+            expected[lane], reward, over, _, _ = env.step(int(lanes.executed[lane]))
+            assert reward == rewards[lane] and over == ends[lane]
+            if over:
+                expected[lane], _ = env.reset()
+        lanes.reset(ends)
+
+
+def test_stickiness_repeats_a_quarter_of_the_actions_and_never_the_first() -> None:
+    lanes = Lanes(load_table("BRIDGE/freeway_10_fs30-Sticky-v0").mdp, 20_000, np.random.default_rng(0))
+    lanes.step(np.zeros(20_000, int))
+    assert (lanes.executed == 0).all()
+    lanes.step(np.ones(20_000, int))
+    assert abs((lanes.executed == 0).mean() - 0.25) < 0.01
+
+
+def test_random_outcomes_come_with_their_probabilities() -> None:
+    mdp = build_mdp(gym.make("FrozenLake-v1"), horizon=20)
+    lanes = Lanes(mdp, 100_000, np.random.default_rng(0))
+    lanes.step(np.full(100_000, 2))  # right, from the corner: right, down or up (which stays), a third each
+    values, counts = np.unique(lanes.states, return_counts=True)
+    assert values.tolist() == [0, 1, 4] and np.allclose(counts / 100_000, 1 / 3, atol=0.01)
+    with pytest.raises(InvalidMDP, match="random outcomes"):
+        TableGame(make_fake_table(mdp))
+
+
+def make_fake_table(mdp: TabularMDP):
+    from sqirl.mdp.play import Table
+
+    view = load_table("BRIDGE/MiniGrid-Empty-5x5-v0").view
+    return Table(mdp, view, np.zeros((1, *view.frame_shape), np.uint8))
+
+
+def test_the_gymnasium_vector_env_restarts_in_the_same_step() -> None:
+    env = TableVectorEnv("BRIDGE/freeway_10_fs30-Sticky-v0", 3)
+    first, _ = env.reset(seed=1)
+    for _ in range(10):
+        observations, _, ends, truncated, info = env.step(np.zeros(3, int))
+    assert ends.all() and not truncated.any() and np.array_equal(observations, first) and "executed_action" in info
+    assert env.observation_space.contains(observations)
+    again, _ = TableVectorEnv("BRIDGE/freeway_10_fs30-Sticky-v0", 3).reset(seed=1)
+    assert np.array_equal(first, again)
+    with pytest.raises(UnknownEnv, match="sqirl build"):
+        TableVectorEnv("BRIDGE/alien_10_fs30-v0", 2)
+
+
+def test_the_sb3_vec_env_reports_episodes_in_game_units() -> None:
+    env = TableVecEnv(load_table("BRIDGE/maze_easy_l0_30_fs1-Sticky-v0"), 4, reward_factor=10.0, seed=0)
+    wrapped, rng = VecTransposeImage(env), np.random.default_rng(0)
+    assert wrapped.reset().shape == (4, 3, 64, 64)
+    seen = []
+    for _ in range(200):
+        _, rewards, ends, infos = wrapped.step(rng.integers(9, size=4))
+        assert rewards.max() <= 1.0
+        for lane in np.flatnonzero(ends):
+            assert infos[lane]["terminal_observation"].shape == (3, 64, 64)
+            seen.append(infos[lane]["episode"]["r"])
+    assert set(seen) == {0.0, 10.0}
+
+
+def test_a_seed_given_to_the_sb3_vec_env_fixes_its_episodes() -> None:
+    env = TableVecEnv(load_table("BRIDGE/freeway_10_fs30-Sticky-v0"), 4)
+    runs = []
+    for _ in range(2):
+        env.seed(7)
+        env.reset()
+        runs.append([env.step(np.full(4, t % 3))[0].sum() for t in range(30)])
+    assert runs[0] == runs[1]
+
+
+def test_a_table_is_there_only_where_the_mdp_is() -> None:
+    assert load_table("BRIDGE/alien_10_fs30-v0") is None
+    assert load_table(parse_id("BRIDGE/MiniGrid-Empty-5x5-v0")).mdp.name == "BRIDGE/MiniGrid-Empty-5x5-v0"
