@@ -112,7 +112,7 @@ def frames_stacked(env: VecEnv) -> int:
     wrapper: Any = env
     while wrapper is not None:
         if isinstance(wrapper, VecFrameStack):
-            return int(wrapper.n_stack)
+            return int(wrapper.stacked_obs.n_stack)
         wrapper = getattr(wrapper, "venv", None)
     if not any(isinstance(env, kind) for kind in (VecTransposeImage,)):
         return 1

@@ -39,6 +39,7 @@ def command(
     live: Annotated[bool, typer.Option("--live", help="Play the game itself even where its table is at hand.")] = False,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop when the optimum is reached.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0)] = 60.0,
     threads: Annotated[int, typer.Option(help="Threads of torch.", min=1)] = 1,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Folder for records and curve (default: your store's runs).")
@@ -69,7 +70,9 @@ def command(
     store, records = RecordStore(folder), []
     for config in configs:
         with counting_display(f"{env} screens") as drawing, training_display(config.label) as progress:
-            record = perform(config, store, device=device, progress=progress, drawing=drawing)
+            record = perform(
+                config, store, device=device, checkpoint_seconds=checkpoint_every, progress=progress, drawing=drawing
+            )
         records.append(record)
         print(json.dumps(record.to_dict()) if as_json else _summary(record))
     picture = folder / f"{algorithm.value}-{_stem(env)}.png"

@@ -27,7 +27,7 @@ from sqirl.experiments.presets import is_full_atari
 from sqirl.mdp.screens import Progress
 from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, reaches
 
-#: Seconds between checkpoints; whatever kills a run loses no more than that.
+#: Seconds between checkpoints, unless asked otherwise; whatever kills a run loses no more than that.
 CHECKPOINT_SECONDS = 60.0
 #: Seconds between two words on progress.
 PROGRESS_SECONDS = 0.2
@@ -76,15 +76,15 @@ def perform(
     store: RecordStore,
     *,
     device: str = "cpu",
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: Callable[[RunProgress], None] | None = None,
     drawing: Progress | None = None,
-    **model_options: Any,
 ) -> RunRecord:
     """The record of the run: the one there is, or else that of running it now, on from its checkpoint if it has one."""
     found = store.get(config)
     if found is not None and found.error is None:
         return found
-    run = Run(config, store, device=device, progress=progress, drawing=drawing, model_options=model_options)
+    run = Run(config, store, device, checkpoint_seconds, progress, drawing)
     record = run.perform()
     store.put(record)
     run.checkpoint_path.unlink(missing_ok=True)
@@ -98,13 +98,12 @@ class Run:
         self,
         config: RunConfig,
         store: RecordStore,
-        *,
         device: str,
+        checkpoint_seconds: float,
         progress: Callable[[RunProgress], None] | None,
         drawing: Progress | None,
-        model_options: dict[str, Any],
     ) -> None:
-        self.config, self.store, self.progress = config, store, progress
+        self.config, self.checkpoint_seconds, self.progress = config, checkpoint_seconds, progress
         self.target = target_of(config.env_id)
         self.checkpoint_path = store.folder / f"{config.digest}.checkpoint"
         self.curve: list[Point] = []
@@ -115,9 +114,8 @@ class Run:
         base = self.env.unwrapped
         self.table = base.table if isinstance(base, TableVecEnv) else None
         self.model = presets.make_model(
-            config.algorithm, self.env, setting_of(config.env_id), _options(config), seed=config.seed, device=device,
-            **model_options,
-        )  # fmt: skip
+            config.algorithm, self.env, setting_of(config.env_id), _options(config), seed=config.seed, device=device
+        )
         check_memory(self.model, config.timesteps)
 
     def perform(self) -> RunRecord:
@@ -196,7 +194,7 @@ class _Watch(BaseCallback):
         return not run.solved
 
     def _on_rollout_start(self) -> None:
-        if time.monotonic() - self._saved > CHECKPOINT_SECONDS and self.model.num_timesteps > self._first_steps:
+        if time.monotonic() - self._saved >= self.run.checkpoint_seconds and self.model.num_timesteps > self._first_steps:
             self.run.save_checkpoint()
             self._saved = time.monotonic()
 

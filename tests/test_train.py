@@ -1,0 +1,182 @@
+"""Runs: records, going on after a stop exactly as if there had been none, memory, and the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import gymnasium as gym
+import pytest
+import torch as th
+
+from sqirl.algorithms.full_atari import full_atari_env
+from sqirl.algorithms.presets import FULL_ATARI, OWN, make_model
+from sqirl.errors import SqirlError
+from sqirl.experiments import memory
+from sqirl.experiments.plan import parse_seeds, parse_steps, planned_run
+from sqirl.experiments.run import Run, perform, target_of
+from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, read_record
+
+th.set_num_threads(1)
+EMPTY = "BRIDGE/MiniGrid-Empty-5x5-Sticky-v0"
+#: Small runs of every algorithm on a table.
+RUNS = {
+    "sqirl": {"timesteps": 1600, "options": {"k": 1, "m": 5}},
+    "gorp": {"timesteps": 20_000, "options": {"k": 1, "m": 5}},
+    "ppo": {"timesteps": 2100, "options": {}},
+    "dqn": {"timesteps": 800, "options": {}},
+}
+
+
+def config_of(algorithm: str, **changes) -> RunConfig:
+    config = planned_run(algorithm, EMPTY, seed=1, keep_going=True, **RUNS[algorithm])
+    return replace(config, eval_every=300, eval_episodes=10, **changes)
+
+
+class Stopped(Exception):
+    """Stands for whatever ends a process."""
+
+
+@pytest.mark.parametrize("algorithm", RUNS)
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(algorithm: str, tmp_path: Path) -> None:
+    config = config_of(algorithm)
+    whole = perform(config, RecordStore(tmp_path / "whole"))
+    store = RecordStore(tmp_path / "stopped")
+    run = Run(config, store, "cpu", 0.0, None, None)
+    save, saved = run.save_checkpoint, []
+
+    def save_then_stop() -> None:
+        save()
+        saved.append(run.model.num_timesteps)
+        if run.model.num_timesteps >= 0.4 * whole.steps:
+            raise Stopped
+
+    run.save_checkpoint = save_then_stop  # type: ignore[method-assign]
+    with pytest.raises(Stopped):
+        run.perform()
+    assert store.get(config) is None and run.checkpoint_path.is_file() and 0 < saved[-1] < whole.steps
+    resumed = perform(config, store)
+    assert resumed.curve == whole.curve and resumed.steps == whole.steps and len(whole.curve) > 2
+    assert not run.checkpoint_path.exists() and store.get(config) == resumed
+    assert perform(config, store, progress=lambda p: pytest.fail("run twice")) == resumed
+
+
+def test_kill_9_and_the_same_command(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-m", "sqirl.cli.main", "train", "sqirl", EMPTY, "-m", "8", "--timesteps",
+               "4000", "--keep-going", "--json", "--checkpoint-every", "0"]  # fmt: skip
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    whole = subprocess.run([*command, "-o", tmp_path / "w"], env=env, capture_output=True, text=True, check=True)
+    killed = subprocess.Popen([*command, "-o", tmp_path / "k"], env=env, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "k").glob("*.checkpoint")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert not list((tmp_path / "k").glob("*.json"))
+    again = subprocess.run([*command, "-o", tmp_path / "k"], env=env, capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout)["curve"] == json.loads(whole.stdout)["curve"]
+    assert {path.suffix for path in (tmp_path / "k").iterdir()} == {".json", ".png"}
+
+
+def test_records_are_named_by_their_content(tmp_path: Path) -> None:
+    store, config = RecordStore(tmp_path), config_of("sqirl")
+    record = RunRecord(config, (Point(10, 0.5, 0.4), Point(20, 1.0, 0.9)), optimal_return=0.95)
+    path = store.put(record)
+    assert path.stem == config.digest != replace(config, seed=2).digest
+    assert store.get(config) == record == read_record(path) and store.all() == [record]
+    assert record.solved_at == 20 and record.solved_exactly_at is None and record.best_mean == 1.0
+    path.write_text('{"config": 3}')
+    with pytest.raises(SqirlError, match="not a record"):
+        store.get(config)
+
+
+def test_targets_come_from_the_analysis_or_from_the_paper() -> None:
+    assert target_of(EMPTY).random == pytest.approx(0.7258216572074445)
+    assert target_of("BRIDGE/alien_10_fs30-Sticky-v0").optimal == pytest.approx(158.125, abs=0.01)
+    assert target_of("BRIDGE/alien_10_fs30-v0").optimal is None and target_of("CartPole-v1").optimal is None
+
+
+def test_the_papers_presets() -> None:
+    qbert = "QbertNoFrameskip-v4"
+    assert planned_run("sqirl", qbert, seed=0).m == 20 and planned_run("gorp", qbert, seed=0).m == 10
+    breakout = planned_run("gorp", "BreakoutNoFrameskip-v4", seed=0)
+    assert (breakout.k, breakout.m, breakout.timesteps, breakout.eval_every) == (3, 1, 10_000_000, 100_000)
+    assert planned_run("dqn", EMPTY, seed=0).epsilon_steps == 500_000
+    ppo = make_model("ppo", Run(config_of("ppo"), RecordStore(Path()), "cpu", 60, None, None).env, OWN, {"rollout": 1280})
+    assert (ppo.n_steps, ppo.batch_size, ppo.n_epochs, ppo.ent_coef, ppo.vf_coef) == (1280, 256, 4, 0.01, 0.5)
+
+
+def test_a_run_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = planned_run("sqirl", "BRIDGE/pong_20_fs30-Sticky-v0", seed=0, live=True)
+    monkeypatch.setattr(memory, "available_memory", lambda: 4 << 30)
+    with pytest.raises(SqirlError, match=r"would need \d+\.\d GB .*frames.* GB are free; take fewer"):
+        perform(config, RecordStore(tmp_path))
+
+
+@pytest.mark.parametrize("algorithm", ["sqirl", "gorp", "ppo", "dqn"])
+def test_a_full_length_game_trains(algorithm: str, tmp_path: Path) -> None:
+    """A short while of Pong with each algorithm: the steps are counted, the policy moves, frames are kept once."""
+    env = full_atari_env("PongNoFrameskip-v4", num_envs=1, seed=0)
+    options = {"sqirl": {"k": 1, "m": 1}, "gorp": {"k": 1, "m": 1}, "ppo": {"rollout": 128}, "dqn": {"timesteps": 500}}
+    model = make_model(algorithm, env, FULL_ATARI, options[algorithm], seed=0, device="cpu")
+    if algorithm == "sqirl":
+        model.n_epochs, model.buffer_size = 1, 3000
+    before = {name: value.clone() for name, value in model.policy.state_dict().items() if isinstance(value, th.Tensor)}
+    model.learn({"sqirl": 1100, "gorp": 1100, "ppo": 130, "dqn": 20}[algorithm])
+    after = model.policy.state_dict()
+    assert model.num_timesteps >= 20
+    if algorithm == "gorp":
+        assert model.horizon is None and model.num_timesteps > 700
+    else:
+        assert any(not th.equal(after[name], value) for name, value in before.items() if name in after)
+    if algorithm == "sqirl":
+        assert model.source.memory._frames.shape[1:] == (1, 84, 84) and model.source.stacked == 4
+        assert model.observation_space.shape == (4, 84, 84) and model.iteration == 1
+
+
+def test_the_command_trains_draws_and_remembers(sqirl, tmp_path: Path) -> None:
+    arguments = ("train", "gorp", "BRIDGE/MiniGrid-Empty-5x5-v0", "-m", "100", "--seeds", "0-1", "-o", str(tmp_path / "r"))
+    code, out, err = sqirl(*arguments)
+    assert code == 0 and out.count("true return optimal after") == 2 and "played from its table" in err
+    picture = tmp_path / "r" / "gorp-MiniGrid-Empty-5x5-v0.png"
+    assert picture.stat().st_size > 5000
+    assert sqirl(*arguments)[1] == out
+    code, out, _ = sqirl(*arguments, "--json")
+    assert json.loads(out.splitlines()[1])["config"]["seed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("sqirl", "Pendulum-v1"), "Discrete"),
+        (("sqirl", EMPTY, "-k", "101"), "k = 101 is more than the 100 steps"),
+        (("gorp", EMPTY, "-m", "0"), "m = 0 is below 1"),
+        (("ppo", EMPTY, "-k", "2"), "ppo has no option k"),
+        (("sqirl", "NoSuchGame-v3"), "no environment named 'NoSuchGame-v3'"),
+        (("sqirl", EMPTY, "--seeds", "a"), "seeds 'a'"),
+        (("sqirl", EMPTY, "--timesteps", "many"), "'many' is no number of steps"),
+        (("sqirl", "ChessNoFrameskip-v4"), "no Atari game"),
+        (("a2c", EMPTY), "a2c"),
+    ],
+)
+def test_wrong_calls(sqirl, arguments: tuple[str, ...], words: str, own_store: Path) -> None:
+    code, out, err = sqirl("train", *arguments)
+    assert code == 2 and out == "" and words in err and err.count("\n") == 1 and not (own_store / "runs").exists()
+
+
+def test_seeds_and_steps() -> None:
+    assert parse_seeds("0-2,7") == [0, 1, 2, 7] and parse_steps("5M") == 5_000_000 == parse_steps("5_000_000")
+    with pytest.raises(SqirlError, match="one twice"):
+        parse_seeds("1,1")
+
+
+def test_a_users_own_env_trains_live(tmp_path: Path) -> None:
+    config = replace(planned_run("sqirl", "CartPole-v1", seed=0, timesteps=300, options={"m": 2}), eval_episodes=2)
+    record = perform(config, RecordStore(tmp_path))
+    assert record.played_from == "live" and record.curve[-1].exact is None and gym.spec("CartPole-v1")
