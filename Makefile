@@ -22,6 +22,7 @@ bench: $(VENV)/installed
 	@$(PIP) install -c constraints.txt -e '.[bench]'
 	@$(BIN)/python -W ignore benchmarks/bench_analysis.py
 	@$(BIN)/python -W ignore benchmarks/bench_build.py
+	@$(BIN)/python -W ignore benchmarks/bench_train.py
 
 docs: $(VENV)/installed
 	@SQIRL_HOME=$(VENV)/no-builds $(BIN)/sqirl envs --markdown > docs/bridge.md

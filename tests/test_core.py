@@ -112,7 +112,9 @@ def test_networks_have_k_times_a_outputs_in_populations_too(extractor: type, sha
     population = Population(lambda: next(source), 2)
     x = th.randint(0, 11, (2, 5, *shape)) / 255
     assert population(x).shape == (2, 5, 2, 3)
-    assert not th.allclose(population(x[:1].expand(2, -1, -1, -1, -1))[0], population(x[:1].expand(2, -1, -1, -1, -1))[1])
+    assert not th.allclose(
+        population(x[:1].expand(2, -1, -1, -1, -1))[0], population(x[:1].expand(2, -1, -1, -1, -1))[1]
+    )
 
 
 def transitions(n: int, first: int = 0) -> Transitions:

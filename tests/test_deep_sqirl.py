@@ -12,7 +12,6 @@ import torch as th
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv
-from test_fit import Corridor
 
 import sqirl
 from sqirl.algorithms.evaluate import evaluate_on_table
@@ -20,6 +19,7 @@ from sqirl.algorithms.gorp import GORP
 from sqirl.algorithms.networks import MiniGridCNN
 from sqirl.algorithms.sqirl import SQIRL
 from sqirl.errors import SqirlError
+from test_fit import Corridor
 
 th.set_num_threads(1)
 EMPTY = "BRIDGE/MiniGrid-Empty-5x5-Sticky-v0"
@@ -179,7 +179,9 @@ def test_wrong_calls_are_one_line(tmp_path: Path) -> None:
     wrong(lambda: SQIRL("MlpPolicy", gym.make("Pendulum-v1"), k=1, m=1), "Discrete")
     wrong(lambda: small_run(k=7), "outside 1..6")
     wrong(lambda: small_run(m=0), "m = 0")
-    wrong(lambda: SQIRL("TransformerPolicy", corridor()), "unknown policy 'TransformerPolicy'; SQIRL has 'CnnPolicy' or")
+    wrong(
+        lambda: SQIRL("TransformerPolicy", corridor()), "unknown policy 'TransformerPolicy'; SQIRL has 'CnnPolicy' or"
+    )
     wrong(lambda: GORP("CnnPolicy", corridor()), "GORP has 'SequencePolicy'")
     wrong(lambda: GORP(env="BRIDGE/pong_20_fs30-v0", k=9, live=True), r"6\^9")
     model = small_run().learn(150)

@@ -108,7 +108,9 @@ def test_the_papers_presets() -> None:
     breakout = planned_run("gorp", "BreakoutNoFrameskip-v4", seed=0)
     assert (breakout.k, breakout.m, breakout.timesteps, breakout.eval_every) == (3, 1, 10_000_000, 100_000)
     assert planned_run("dqn", EMPTY, seed=0).epsilon_steps == 500_000
-    ppo = make_model("ppo", Run(config_of("ppo"), RecordStore(Path()), "cpu", 60, None, None).env, OWN, {"rollout": 1280})
+    ppo = make_model(
+        "ppo", Run(config_of("ppo"), RecordStore(Path()), "cpu", 60, None, None).env, OWN, {"rollout": 1280}
+    )
     assert (ppo.n_steps, ppo.batch_size, ppo.n_epochs, ppo.ent_coef, ppo.vf_coef) == (1280, 256, 4, 0.01, 0.5)
 
 
@@ -141,7 +143,17 @@ def test_a_full_length_game_trains(algorithm: str, tmp_path: Path) -> None:
 
 
 def test_the_command_trains_draws_and_remembers(sqirl, tmp_path: Path) -> None:
-    arguments = ("train", "gorp", "BRIDGE/MiniGrid-Empty-5x5-v0", "-m", "100", "--seeds", "0-1", "-o", str(tmp_path / "r"))
+    arguments = (
+        "train",
+        "gorp",
+        "BRIDGE/MiniGrid-Empty-5x5-v0",
+        "-m",
+        "100",
+        "--seeds",
+        "0-1",
+        "-o",
+        str(tmp_path / "r"),
+    )
     code, out, err = sqirl(*arguments)
     assert code == 0 and out.count("true return optimal after") == 2 and "played from its table" in err
     picture = tmp_path / "r" / "gorp-MiniGrid-Empty-5x5-v0.png"

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from sqirl.cli import analyze, build, check, doctor, envs, screens, train
+from sqirl.cli import analyze, build, check, doctor, envs, screens, sweep, train
 from sqirl.errors import SqirlError
 
 #: Interrupting a command counts as a call that was not meant, like any other wrong call.
@@ -31,6 +31,8 @@ app.command("envs")(envs.command)
 app.command("build")(build.command)
 app.command("analyze")(analyze.command)
 app.command("train")(train.command)
+app.command("tune")(sweep.tune)
+app.command("sweep")(sweep.command)
 app.command("screens")(screens.command)
 app.command("check")(check.command)
 app.command("doctor")(doctor.command)

@@ -8,6 +8,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sqirl.experiments.conduct import SweepProgress
     from sqirl.experiments.run import RunProgress
     from sqirl.mdp.build import BuildProgress
 
@@ -86,6 +87,30 @@ def training_display(name: str) -> Iterator[Callable[[RunProgress], None]]:
                 completed=progress.steps / progress.config.timesteps,
                 text=f"{reached}  {progress.steps:,} steps  {progress.steps_per_second:,.0f} steps/s  "
                 f"at most {duration(left)} left",
+            )
+
+        yield show
+
+
+@contextmanager
+def sweep_display(name: str) -> Iterator[Callable[[SweepProgress], None]]:
+    """A live line for a whole sweep."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(file=sys.stderr)
+    columns = [TextColumn("[bold]{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"),
+               TimeElapsedColumn()]  # fmt: skip
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
+        task = display.add_task(name, total=1.0, text="starting")
+
+        def show(progress: SweepProgress) -> None:
+            failed = f", {progress.runs_failed} failed" if progress.runs_failed else ""
+            display.update(
+                task,
+                completed=progress.searches_done / max(1, progress.searches),
+                text=f"{progress.searches_done} of {progress.searches} searches  {progress.runs_done} runs "
+                f"({progress.runs_found} found{failed})  {progress.running} under way",
             )
 
         yield show

@@ -43,7 +43,7 @@ def planned_run(
         live=live,
         eval_every=100_000 if full else 10_000,
         eval_episodes=20 if full else 100,
-        stop_when_solved=not keep_going,
+        stop="never" if keep_going else "exact",
         **chosen,
     )
     return with_presets(config)

@@ -144,11 +144,12 @@ class Run:
 
     @property
     def solved(self) -> bool:
-        """By the true return where it is known, else by the mean."""
-        if not self.config.stop_when_solved or self.target.optimal is None or not self.curve:
+        """By the rule that the run stops by; without a true return, by the mean."""
+        if self.config.stop == "never" or self.target.optimal is None or not self.curve:
             return False
         last = self.curve[-1]
-        return reaches(last.mean if last.exact is None else last.exact, self.target.optimal)
+        by_mean = self.config.stop == "mean" or last.exact is None
+        return reaches(last.mean if by_mean or last.exact is None else last.exact, self.target.optimal)
 
     def evaluate(self) -> None:
         """Add a point to the curve; its chance comes from the seed and the steps, whenever it is asked."""
@@ -194,7 +195,10 @@ class _Watch(BaseCallback):
         return not run.solved
 
     def _on_rollout_start(self) -> None:
-        if time.monotonic() - self._saved >= self.run.checkpoint_seconds and self.model.num_timesteps > self._first_steps:
+        if (
+            time.monotonic() - self._saved >= self.run.checkpoint_seconds
+            and self.model.num_timesteps > self._first_steps
+        ):
             self.run.save_checkpoint()
             self._saved = time.monotonic()
 

@@ -11,6 +11,7 @@ from typing import Any
 from sqirl.errors import SqirlError
 from sqirl.mdp.files import write_atomically
 
+STOP_RULES = ("exact", "mean", "never")
 ALGORITHMS = ("sqirl", "gorp", "ppo", "dqn")
 
 #: A mean is at the optimum if it lacks no more than this share of the return's magnitude: rounding of sums, nothing else.
@@ -32,7 +33,7 @@ class RunConfig:
     live: bool = False
     eval_every: int = 10_000
     eval_episodes: int = 100
-    stop_when_solved: bool = True
+    stop: str = "exact"  # when the true return is optimal; "mean": when the evaluation's mean is; "never"
 
     @property
     def digest(self) -> str:
@@ -75,6 +76,18 @@ class RunRecord:
     def solved_at(self) -> int | None:
         """Steps at the first evaluation whose mean reaches the optimal return (the paper's rule)."""
         return self._first(lambda point: point.mean)
+
+    @property
+    def complexity(self) -> int | None:
+        """The paper's sample complexity: `solved_at`, rounded up to a whole number of evaluation intervals.
+
+        A run of SQIRL may be over, and is then evaluated, between two of the paper's evaluations; to compare with other
+        runs it counts from the next one on.
+        """
+        if self.solved_at is None:
+            return None
+        every = self.config.eval_every
+        return -(-self.solved_at // every) * every
 
     @property
     def solved_exactly_at(self) -> int | None:

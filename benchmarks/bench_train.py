@@ -1,0 +1,127 @@
+"""Learning: steps/s from the table against the live game, where the time of a deep SQIRL run goes, and peak memory.
+
+python benchmarks/bench_train.py [play] [freeway] [memory]
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+
+import numpy as np
+import torch as th
+from stable_baselines3.common.logger import configure
+
+import sqirl
+from sqirl.algorithms.core import gradient_step
+from sqirl.algorithms.replay import Transitions
+from sqirl.algorithms.sqirl import SQIRL
+from sqirl.mdp.play import SeenLanes, TableVectorEnv, load_table
+
+NAME = "BRIDGE/freeway_10_fs30-Sticky-v0"
+LANES = 256
+#: Seconds of the authors' code for the same run, one torch thread (measured before we began, on the same kind of machine).
+AUTHORS_SECONDS = 255
+
+
+def play() -> None:
+    """Steps per second in one process: the live game, the table with observations, the table by keys."""
+    live, rng = sqirl.make_env(NAME), np.random.default_rng(0)
+    live.reset(seed=0)
+    steps, began = 0, time.perf_counter()
+    while time.perf_counter() - began < 5:
+        if live.step(int(rng.integers(3)))[2]:
+            live.reset()
+        steps += 1
+    live_speed = steps / (time.perf_counter() - began)
+    env = TableVectorEnv(NAME, LANES)
+    env.reset(seed=0)
+    seen = speed(lambda: env.step(rng.integers(3, size=LANES)))
+    lanes = SeenLanes(load_table(NAME), LANES, rng)
+
+    def by_keys() -> None:
+        _, ends = lanes.step(rng.integers(3, size=LANES))
+        lanes.reset(ends)
+
+    keys = speed(by_keys)
+    print(f"{NAME}, one process, {LANES} lanes of the table")
+    print(f"  live game                     {live_speed:12,.0f} steps/s")
+    print(f"  table, observations made      {seen:12,.0f} steps/s   {seen / live_speed:8,.0f} times the live game")
+    print(f"  table, keys only (SQIRL)      {keys:12,.0f} steps/s   {keys / live_speed:8,.0f} times")
+
+
+def speed(step: object) -> float:
+    count, began = 0, time.perf_counter()
+    while time.perf_counter() - began < 2:
+        step()  # type: ignore[operator]
+        count += LANES
+    return count / (time.perf_counter() - began)
+
+
+def freeway() -> None:
+    """SQIRL, k = 1, m = 100: 10,000 steps and 790 gradient steps on one torch thread."""
+    th.set_num_threads(1)
+    model = SQIRL("CnnPolicy", NAME, k=1, m=100, seed=0, device="cpu")
+    inside = 0.0
+
+    def timed(*arguments: object) -> th.Tensor:
+        nonlocal inside
+        began = time.perf_counter()
+        result = gradient_step(*arguments)  # type: ignore[arg-type]
+        inside += time.perf_counter() - began
+        return result
+
+    import sqirl.algorithms.sqirl as module
+
+    module.gradient_step = timed  # type: ignore[attr-defined]
+    began, cpu = time.perf_counter(), time.process_time()
+    distinct = []
+    batch = model._batch
+
+    def counted(samples: Transitions) -> object:
+        made = batch(samples)
+        distinct.append(made.learned)
+        return made
+
+    model._batch = counted  # type: ignore[method-assign, assignment]
+    model.learn(5_000_000)
+    total, cpu = time.perf_counter() - began, time.process_time() - cpu
+    module.gradient_step = gradient_step  # type: ignore[attr-defined]
+    print(f"deep SQIRL on {NAME}, k = 1, m = 100, one torch thread: {model.num_timesteps:,} steps")
+    print(
+        f"  {total:.1f} s ({cpu:.1f} s of CPU), {model.n_updates} gradient steps of {1000 * inside / model.n_updates:.0f} ms"
+    )
+    print(f"  everything but the gradient steps: {100 * (1 - inside / total):.1f} %")
+    print(f"  distinct observations in a minibatch of 128: {np.mean(distinct):.0f}")
+    print(f"  the authors' code: {AUTHORS_SECONDS} s, so {AUTHORS_SECONDS / total:.1f} times faster here")
+
+
+def memory() -> None:
+    """Peak memory of this process with a full buffer of 10^6 transitions from the table."""
+    model = SQIRL("CnnPolicy", NAME, k=2, m=100, seed=0, device="cpu")
+    rng, length = np.random.default_rng(0), model.source.key_length
+    for _ in range(11):
+        n = 100_000
+        keys = rng.integers(100, size=(2, n, length), dtype=np.int32)
+        model.replay.extend(
+            Transitions(*keys, rng.integers(3, size=n), rng.random(n), rng.random(n), rng.random(n) < 0.9)
+        )
+    model.set_logger(configure(None, []))
+    model._samples = 26
+    model.train()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(
+        f"full buffer: {model.replay.size:,} transitions in {model.replay.nbytes / 1e6:.0f} MB; peak memory {peak:.2f} GB"
+    )
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:] or ["play", "freeway", "memory"]
+    if "memory" in wanted and len(wanted) > 1:  # peaks never come down: measured by itself
+        import subprocess
+
+        subprocess.run([sys.executable, "-W", "ignore", __file__, "memory"], check=True)
+        wanted = [name for name in wanted if name != "memory"]
+    for name in wanted:
+        {"play": play, "freeway": freeway, "memory": memory}[name]()

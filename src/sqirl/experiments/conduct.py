@@ -1,0 +1,211 @@
+"""Conducting a sweep: all searches side by side, their runs on a process pool or on a dask cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from sqirl.errors import WorkFailed
+from sqirl.experiments.search import Finding, Search, search
+from sqirl.experiments.sweeps import Sweep
+from sqirl.experiments.work import job_of, perform_job
+from sqirl.results.records import RecordStore, RunConfig, RunRecord
+
+#: How often workers may die in a row without finishing a run.
+MOST_DEATHS = 5
+
+
+@dataclass(frozen=True)
+class SweepProgress:
+    """How far a sweep is."""
+
+    searches: int
+    searches_done: int
+    runs_done: int
+    runs_found: int  # of these, the ones that were there before
+    runs_failed: int
+    running: int
+    seconds: float
+
+
+@dataclass(eq=False)
+class _Dialogue:
+    """A search and the runs that it waits for."""
+
+    search: Search
+    wanted: list[RunConfig] = field(default_factory=list)
+    records: dict[RunConfig, RunRecord] = field(default_factory=dict)
+    finding: Finding | None = None
+
+    def advance(self) -> None:
+        """Hand the records over and hear what is wanted next."""
+        try:
+            reply = [self.records[config] for config in self.wanted]
+            self.wanted = self.search.send(reply) if reply else next(self.search)
+            self.records = {}
+        except StopIteration as stop:
+            self.finding, self.wanted = stop.value, []
+
+    @property
+    def missing(self) -> list[RunConfig]:
+        return [config for config in self.wanted if config not in self.records]
+
+
+class Conductor:
+    """Runs the searches of a sweep to their ends."""
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        folder: Path,
+        *,
+        jobs: int = 1,
+        cluster: str | None = None,
+        device: str = "cpu",
+        progress: Callable[[SweepProgress], None] | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self.store, self.jobs, self.cluster, self.device = RecordStore(folder), jobs, cluster, device
+        self.progress, self.deadline = progress, deadline
+        self.dialogues = [_Dialogue(search(sweep, env, name)) for env in sweep.envs for name in sweep.algorithms]
+        self._pool: Any = None
+        self._running: dict[Any, tuple[_Dialogue, RunConfig]] = {}
+        self._done = self._found = self._failed = self._deaths = 0
+
+    def run(self) -> list[Finding]:
+        """All findings; runs that are recorded already are not run again."""
+        began = time.monotonic()
+        try:
+            for dialogue in self.dialogues:
+                dialogue.advance()
+                self._take_what_is_there(dialogue)
+            while any(dialogue.finding is None for dialogue in self.dialogues):
+                self._submit()
+                self._tell(began)
+                self._collect()
+                if self.deadline is not None and time.monotonic() > self.deadline:
+                    raise WorkFailed("the time limit has come; the same command goes on")
+            self._tell(began)
+        finally:
+            self._close()
+        return [dialogue.finding for dialogue in self.dialogues if dialogue.finding is not None]
+
+    def _take_what_is_there(self, dialogue: _Dialogue) -> None:
+        """Answer from the store as long as it has the answers."""
+        while dialogue.finding is None:
+            for config in dialogue.missing:
+                record = self.store.get(config)
+                if record is not None and record.error is None:
+                    dialogue.records[config] = record
+                    self._done += 1
+                    self._found += 1
+            if dialogue.missing:
+                return
+            dialogue.advance()
+
+    def _submit(self) -> None:
+        """Keep the workers busy: every search in turn has its next run under way."""
+        under_way = {config for _, config in self._running.values()}
+        room = self._hands() + 1 - len(self._running)
+        queues = [[c for c in d.missing if c not in under_way] for d in self.dialogues]
+        for _, dialogue, config in _in_turn(self.dialogues, queues):
+            if room <= 0:
+                return
+            self._running[self._start(config)] = dialogue, config
+            room -= 1
+
+    def _start(self, config: RunConfig) -> Any:
+        arguments = job_of(config), str(self.store.folder.absolute()), self.device
+        if self.cluster is not None:
+            return self._connected().submit(perform_job, *arguments, pure=False)
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"))
+        return self._pool.submit(perform_job, *arguments)
+
+    def _collect(self) -> None:
+        """Wait for a run to end, or a little while."""
+        for future in self._ended():
+            dialogue, config = self._running.pop(future)
+            try:
+                record = RunRecord.from_dict(future.result())
+            except self._deadly() as error:
+                self._mourn(error)
+                return
+            self._deaths = 0
+            self._done += 1
+            self._failed += record.error is not None
+            dialogue.records[config] = record
+            if not dialogue.missing:
+                dialogue.advance()
+                self._take_what_is_there(dialogue)
+
+    def _ended(self) -> Iterable[Any]:
+        if self.cluster is None:
+            return wait(self._running, timeout=0.5, return_when=FIRST_COMPLETED).done
+        time.sleep(0.05)
+        return [future for future in self._running if future.done()]
+
+    def _mourn(self, error: Exception) -> None:
+        """Workers died: start others, and submit again what was under way (it goes on from its checkpoints)."""
+        self._deaths += 1
+        if self._deaths > MOST_DEATHS:
+            raise WorkFailed(
+                f"worker processes died {self._deaths} times in a row; the records so far are kept"
+            ) from error
+        if self.cluster is None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+            self._running.clear()
+
+    def _deadly(self) -> tuple[type[Exception], ...]:
+        if self.cluster is None:
+            return (BrokenExecutor,)
+        from distributed.scheduler import KilledWorker
+
+        return (KilledWorker,)
+
+    def _connected(self) -> Any:
+        if self._pool is None:
+            from sqirl.mdp.workers import connect
+
+            assert self.cluster is not None
+            self._pool = connect(self.cluster)
+        return self._pool
+
+    def _hands(self) -> int:
+        return self.jobs if self.cluster is None else max(1, sum(self._connected().nthreads().values()))
+
+    def _tell(self, began: float) -> None:
+        if self.progress is not None:
+            finished = sum(dialogue.finding is not None for dialogue in self.dialogues)
+            self.progress(
+                SweepProgress(
+                    len(self.dialogues), finished, self._done, self._found, self._failed, len(self._running),
+                    time.monotonic() - began,
+                )
+            )  # fmt: skip
+
+    def _close(self) -> None:
+        if self._pool is None:
+            return
+        if self.cluster is not None:
+            self._pool.close()
+            return
+        processes = list((self._pool._processes or {}).values())
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:  # a run under way goes on from its checkpoint another time
+            process.terminate()
+
+
+def _in_turn(dialogues: list[_Dialogue], queues: list[list[RunConfig]]) -> Iterable[tuple[int, _Dialogue, RunConfig]]:
+    """The first of every queue, then the second of every queue, and so on."""
+    longest = max((len(queue) for queue in queues), default=0)
+    for place in range(longest):
+        for dialogue, queue in zip(dialogues, queues, strict=True):
+            if place < len(queue):
+                yield place, dialogue, queue[place]

@@ -1,0 +1,131 @@
+"""The search for the best setting of an algorithm on one environment, as a dialogue: configs out, records in.
+
+For SQIRL and GORP the setting is (k, m): for each k the smallest m with which the median run solves, by doubling until it
+does and bisecting after. For PPO and DQN it is one of two values. A search is a generator that yields the runs it wants to
+see next; whoever conducts it runs them, in whatever order and wherever, and sends the records back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+
+from sqirl.analysis.archive import archived_analyses
+from sqirl.envs.ids import is_bridge_id, parse_id
+from sqirl.experiments.plan import planned_run
+from sqirl.experiments.sweeps import Sweep
+from sqirl.results.records import RunConfig, RunRecord
+from sqirl.results.statistics import censored_median
+
+#: Bisecting stops when the smallest solving m is within this factor of the largest that does not.
+FINE_ENOUGH = 1.5
+
+Search = Generator[list[RunConfig], list[RunRecord], "Finding"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The best setting that was found: its median sample complexity, None if no setting's median run solved."""
+
+    env_id: str
+    algorithm: str
+    steps: float | None
+    best: tuple[RunConfig, ...]  # its runs, one for each seed
+    num_runs: int
+
+
+def search(sweep: Sweep, env_id: str, algorithm: str) -> Search:
+    """All runs of one algorithm on one environment."""
+    if algorithm in ("sqirl", "gorp"):
+        return _search_k_and_m(sweep, env_id, algorithm) if sweep.search else _try_all(sweep, env_id, algorithm)
+    return _try_all(sweep, env_id, algorithm)
+
+
+def settings(sweep: Sweep, env_id: str, algorithm: str) -> list[RunConfig]:
+    """One config (of seed 0) for each setting that is tried without a search."""
+    by_algorithm: dict[str, list[dict[str, int | None]]] = {
+        "sqirl": [{"k": k} for k in sweep.ks],
+        "gorp": [{}],
+        "ppo": [{"rollout": rollout} for rollout in sweep.rollouts],
+        "dqn": [{"epsilon_steps": steps} for steps in sweep.epsilon_steps],
+    }
+    return [_config(sweep, env_id, algorithm, choice) for choice in by_algorithm[algorithm]]
+
+
+def _config(sweep: Sweep, env_id: str, algorithm: str, options: dict[str, int | None]) -> RunConfig:
+    config = planned_run(algorithm, env_id, seed=0, timesteps=sweep.timesteps, live=sweep.live, options=options)
+    return replace(config, stop="mean")
+
+
+def _seeded(config: RunConfig, seeds: range) -> list[RunConfig]:
+    return [replace(config, seed=seed) for seed in seeds]
+
+
+def _try_all(sweep: Sweep, env_id: str, algorithm: str) -> Search:
+    """Every setting with every seed; the one with the smallest median wins."""
+    tried = [_seeded(config, sweep.seeds_of(algorithm)) for config in settings(sweep, env_id, algorithm)]
+    records = yield [config for group in tried for config in group]
+    by_config = {record.config: record for record in records}
+    medians = [censored_median([by_config[config].complexity for config in group]) for group in tried]
+    solved = [(steps, place) for place, steps in enumerate(medians) if steps is not None]
+    steps, place = min(solved) if solved else (None, 0)
+    return Finding(env_id, algorithm, steps, tuple(tried[place]), len(records))
+
+
+def _search_k_and_m(sweep: Sweep, env_id: str, algorithm: str) -> Search:
+    best: float | None = None
+    runs: tuple[RunConfig, ...] = ()
+    count = 0
+    for k in promising_ks(env_id, sweep.ks):
+        low, high, m = 0, None, sweep.smallest_m  # no run with m ≤ low solves, those with `high` do
+        while _can_win(env_id, algorithm, k, m, best, sweep.timesteps):
+            config = _config(sweep, env_id, algorithm, {"k": k, "m": m})
+            if best is not None:  # only a complexity of at least one evaluation less is better
+                budget = int(best) - config.eval_every
+                if budget <= 0:
+                    break
+                config = replace(config, timesteps=min(sweep.timesteps, budget))
+            group = _seeded(config, sweep.seeds_of(algorithm))
+            records = yield group
+            count += len(records)
+            steps = censored_median([record.complexity for record in records])
+            if steps is None:
+                low = m
+            else:
+                high = m
+                if best is None or steps < best:
+                    best, runs = steps, tuple(group)
+            runs = runs or tuple(group)
+            if high is not None and high <= max(FINE_ENOUGH * low, low + 1):
+                break
+            m = 2 * low if high is None else max(low + 1, round((max(low, 1) * high) ** 0.5))
+            if high is not None and m >= high:
+                break
+    return Finding(env_id, algorithm, best, runs, count)
+
+
+def promising_ks(env_id: str, ks: tuple[int, ...]) -> list[int]:
+    """The k to try, in the order in which the analysis holds them likely to win: solvable ones by effective horizon first."""
+    analysis = archived_analyses().get(env_id)
+    if analysis is None:
+        return list(ks)
+
+    def rank(k: int) -> tuple[bool, float, int]:
+        known = k <= len(analysis.effective_horizons)
+        horizon = analysis.effective_horizons[k - 1] if known else None
+        return horizon is None, horizon or 0.0, k
+
+    return sorted((k for k in ks if k <= analysis.horizon), key=rank)
+
+
+def _can_win(env_id: str, algorithm: str, k: int, m: int, best: float | None, timesteps: int) -> bool:
+    """Is one iteration, without which nothing is learned, over before the budget and before the best complexity so far?"""
+    horizon = parse_id(env_id).horizon if is_bridge_id(env_id) else 1
+    analysis = archived_analyses().get(env_id)
+    episodes = m
+    if algorithm == "gorp":
+        if analysis is None and k > 1:
+            return False
+        episodes *= (analysis.num_actions if analysis else 2) ** k
+    # Episodes may be far shorter than the horizon; a tenth of it is the least that we reckon with
+    return episodes * max(1, horizon // 10) < min(timesteps, timesteps if best is None else best)

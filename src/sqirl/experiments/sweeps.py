@@ -1,0 +1,123 @@
+"""Sweeps as data: which environments, which algorithms, how many seeds, how much to spend. Named ones, or a user's TOML file.
+
+name = "mine"
+envs = ["BRIDGE/freeway_10_fs30-Sticky-v0"]
+algorithms = ["sqirl", "ppo"]
+seeds = 5
+timesteps = 200_000
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from sqirl.analysis.archive import archived_analyses
+from sqirl.envs.catalogue import catalogue
+from sqirl.errors import SqirlError
+from sqirl.experiments.plan import check_env
+from sqirl.experiments.presets import FULL_ATARI_GAMES, FULL_ATARI_SUFFIX
+from sqirl.results.records import ALGORITHMS
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What to run. `seeds` are of every setting; `baseline_seeds` of PPO and DQN, which cost far more (0: as many)."""
+
+    name: str
+    envs: tuple[str, ...]
+    algorithms: tuple[str, ...] = ALGORITHMS
+    seeds: int = 5
+    baseline_seeds: int = 0
+    timesteps: int = 5_000_000
+    ks: tuple[int, ...] = (1, 2, 3, 4, 5)
+    smallest_m: int = 1
+    rollouts: tuple[int, ...] = (128, 1280)
+    epsilon_steps: tuple[int, ...] = (500_000, 5_000_000)
+    search: bool = True  # for the smallest m; else one run with each k at `smallest_m`
+    live: bool = False
+
+    def seeds_of(self, algorithm: str) -> range:
+        return range((self.baseline_seeds or self.seeds) if algorithm in ("ppo", "dqn") else self.seeds)
+
+
+#: The rows that the easy sweep knows to be cheap: their games are shipped, and the paper's SQIRL needs few steps.
+EASY_ROWS = 12
+
+
+def easy_envs(count: int = EASY_ROWS) -> tuple[str, ...]:
+    """The built rows that the paper's SQIRL solves in the fewest steps."""
+    built = archived_analyses()
+    rows = [row for row in catalogue() if str(row.env_id) in built and row.paper_steps["sqirl"] is not None]
+    rows.sort(key=lambda row: row.paper_steps["sqirl"] or 0)
+    return tuple(str(row.env_id) for row in rows[:count])
+
+
+def named_sweep(name: str) -> Sweep:
+    """A sweep of that name, or of the TOML file at that path."""
+    if name.endswith(".toml"):
+        return read_sweep(Path(name))
+    if name == "smoke":
+        return Sweep(
+            "smoke",
+            ("BRIDGE/maze_easy_l0_30_fs1-Sticky-v0", "BRIDGE/MiniGrid-Empty-5x5-Sticky-v0"),
+            algorithms=("sqirl", "gorp"),
+            seeds=1,
+            timesteps=4000,
+            ks=(1,),
+            smallest_m=4,
+        )
+    if name == "easy":
+        return Sweep("easy", easy_envs(), baseline_seeds=3, timesteps=1_000_000, ks=(1, 2, 3), smallest_m=4)
+    if name == "bridge":
+        return Sweep("bridge", tuple(str(row.env_id) for row in catalogue()))
+    if name == "atari-long":
+        games = tuple(game + FULL_ATARI_SUFFIX for game in FULL_ATARI_GAMES)
+        return Sweep("atari-long", games, timesteps=10_000_000, ks=(1, 2, 3, 4, 5), search=False, rollouts=(128,),
+                     epsilon_steps=(1_000_000,))  # fmt: skip
+    raise SqirlError(f"no sweep named '{name}'; there are smoke, easy, bridge, atari-long, or give a .toml file")
+
+
+def read_sweep(path: Path) -> Sweep:
+    """A sweep from a TOML file; every mistake in it is one line."""
+    try:
+        content: dict[str, Any] = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SqirlError(f"cannot read the sweep '{path}': {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SqirlError(f"'{path}' is not TOML: {error}") from error
+    known = {field.name: field for field in fields(Sweep)}
+    for key, value in content.items():
+        if key not in known:
+            raise SqirlError(f"'{path}' sets '{key}', which a sweep does not have; it has {', '.join(known)}")
+        content[key] = tuple(value) if isinstance(value, list) else value
+    if not content.get("envs"):
+        raise SqirlError(f"'{path}' names no envs; write envs = [\"BRIDGE/…\"]")
+    sweep = Sweep(**{"name": path.stem, **content})
+    check_sweep(sweep)
+    return sweep
+
+
+def check_sweep(sweep: Sweep) -> None:
+    for algorithm in sweep.algorithms:
+        if algorithm not in ALGORITHMS:
+            raise SqirlError(f"unknown algorithm '{algorithm}'; there are {', '.join(ALGORITHMS)}")
+    for name in ("seeds", "timesteps", "smallest_m"):
+        if not isinstance(getattr(sweep, name), int) or getattr(sweep, name) < 1:
+            raise SqirlError(f"{name} = {getattr(sweep, name)!r} is not a whole number of at least 1")
+    for env in sweep.envs:
+        check_env(env, None)
+
+
+def narrowed(sweep: Sweep, *, envs: list[str] | None, algorithms: list[str] | None, **changes: Any) -> Sweep:
+    """The sweep with some of its fields replaced by what the command line says."""
+    chosen: dict[str, Any] = {key: value for key, value in changes.items() if value is not None}
+    if envs:
+        chosen["envs"] = tuple(envs)
+    if algorithms:
+        chosen["algorithms"] = tuple(algorithms)
+    changed = replace(sweep, **chosen)
+    check_sweep(changed)
+    return changed

@@ -1,0 +1,115 @@
+"""Statistics of sample complexities, some of which are censored: a run that never solved is known to need more than its budget.
+
+A table is a mapping env → steps, with None where an algorithm did not solve the env within the budget. Nothing is dropped in
+silence: every statistic over the environments that two algorithms both solve says how many these are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Table = Mapping[str, float | None]
+
+#: The paper's budget in steps; a complexity above it counts as not solved.
+BUDGET = 5_000_000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A statistic, its bootstrap interval, and the number of environments that it is of."""
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two algorithms: rank correlation and median ratio of their sample complexities where both solve."""
+
+    first: str
+    second: str
+    correlation: Estimate | None
+    median_ratio: Estimate | None
+    both: int
+    only_first: int
+    only_second: int
+    neither: int
+
+
+def within_budget(table: Table, budget: float = BUDGET) -> dict[str, float | None]:
+    """The table with complexities above the budget censored."""
+    return {env: steps if steps is not None and steps <= budget else None for env, steps in table.items()}
+
+
+def num_solved(table: Table) -> int:
+    return sum(steps is not None for steps in table.values())
+
+
+def censored_median(values: Sequence[float | None]) -> float | None:
+    """The median of runs, None (not solved) counting as larger than any; None if the median itself is not solved."""
+    ordered = sorted(math.inf if value is None else value for value in values)
+    if not ordered:
+        return None
+    middle = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    median = sum(middle) / 2
+    return None if math.isinf(median) else median
+
+
+def spearman(x: np.ndarray, y: np.ndarray) -> float:
+    """The rank correlation, equal values sharing their mean rank; nan where either is constant."""
+    from scipy.stats import rankdata
+
+    a, b = rankdata(x), rankdata(y)
+    if a.std() == 0 or b.std() == 0:
+        return math.nan
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def median_ratio(x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.median(x / y))
+
+
+def compare(
+    first: str, second: str, tables: Mapping[str, Table], *, resamples: int = 2000, seed: int = 0
+) -> Comparison:
+    """The paper's comparison of two algorithms, over the environments in both tables."""
+    a, b = tables[first], tables[second]
+    shared = [env for env in a if env in b]
+    pairs = [(a[env], b[env]) for env in shared]
+    solved = np.array([(x, y) for x, y in pairs if x is not None and y is not None], float).reshape(-1, 2)
+    return Comparison(
+        first,
+        second,
+        _estimate(spearman, solved, resamples, seed),
+        _estimate(median_ratio, solved, resamples, seed),
+        both=len(solved),
+        only_first=sum(x is not None and y is None for x, y in pairs),
+        only_second=sum(x is None and y is not None for x, y in pairs),
+        neither=sum(x is None and y is None for x, y in pairs),
+    )
+
+
+def _estimate(
+    statistic: Callable[[np.ndarray, np.ndarray], float], solved: np.ndarray, resamples: int, seed: int
+) -> Estimate | None:
+    """The statistic and its 95 % percentile interval over resampled environments; None with fewer than two of them."""
+    if len(solved) < 2:
+        return None
+    value = statistic(solved[:, 0], solved[:, 1])
+    rng = np.random.default_rng(seed)
+    draws = solved[rng.integers(len(solved), size=(resamples, len(solved)))]
+    found = np.array([statistic(draw[:, 0], draw[:, 1]) for draw in draws])
+    low, high = np.nanpercentile(found, [2.5, 97.5]) if np.isfinite(found).any() else (math.nan, math.nan)
+    return Estimate(value, float(low), float(high), len(solved))
+
+
+def share_solved_where(table: Table, condition: Callable[[str], bool]) -> float:
+    """The share of the environments with that property that the table solves; nan if there are none."""
+    chosen = [steps for env, steps in table.items() if condition(env)]
+    return num_solved(dict(enumerate(chosen))) / len(chosen) if chosen else math.nan  # type: ignore[arg-type]
