@@ -128,11 +128,9 @@ class MiniGridGame:
         return {"minigrid": version("minigrid"), "seed": SEED}
 
 
-def view_of(game: Game) -> View:
-    """The grid of `MiniGridGame.screen` and a fourth plane of the remaining time, 255 down to 0."""
-    screen = game.screen()
-    assert screen is not None
-    return View(screen.shape, (*screen.shape[:2], 4), frame_of=np.asarray, assemble=with_time_plane, uses_clock=True)
+def view_of(shape: tuple[int, ...]) -> View:
+    """Grids of that shape and a fourth plane of the remaining time, 255 down to 0."""
+    return View(shape, (*shape[:2], 4), frame_of=np.asarray, assemble=with_time_plane, uses_clock=True)
 
 
 def _with_contents(cell: Any) -> Iterator[Any]:

@@ -27,19 +27,19 @@ def make_env(env_id: str | EnvId, *, render_mode: str | None = None) -> GameEnv:
     game = make_game(parsed)
     return GameEnv(
         game,
-        view_of(parsed, game),
+        view_of(parsed, _shape_of(game)),
         horizon=parsed.horizon,
         stickiness=parsed.stickiness,
         render_mode=render_mode,
     )
 
 
-def view_of(env_id: EnvId, game: Game | None = None) -> View:
-    """What an agent sees of the games of an id; MiniGrid's depends on the size of the grid, so on the game."""
+def view_of(env_id: EnvId, screen_shape: tuple[int, ...] | None = None) -> View:
+    """What an agent sees of the games of an id; MiniGrid's depends on the size of the grid, which the game is asked for."""
     if env_id.suite == "minigrid":
         from sqirl.envs import minigrid
 
-        return minigrid.view_of(game or make_game(env_id))
+        return minigrid.view_of(screen_shape or _shape_of(make_game(env_id)))
     if env_id.suite == "atari":
         from sqirl.envs import atari
 
@@ -47,3 +47,9 @@ def view_of(env_id: EnvId, game: Game | None = None) -> View:
     from sqirl.envs import procgen
 
     return procgen.VIEW
+
+
+def _shape_of(game: Game) -> tuple[int, ...]:
+    screen = game.screen()
+    assert screen is not None
+    return screen.shape

@@ -54,7 +54,11 @@ def load_table(env_id: str | EnvId, *, progress: Progress | None = None) -> Tabl
     """The table of an id whose MDP is at hand, or None; screens that are missing are drawn (once)."""
     parsed = parse_id(env_id) if isinstance(env_id, str) else env_id
     mdp = stored_mdp(parsed)
-    return None if mdp is None else make_table(mdp, view_of(parsed), progress=progress)
+    if mdp is None:
+        return None
+    # The screens tell their shape themselves, so that a table plays where the suite is not installed
+    view = view_of(parsed, None if mdp.screens is None else mdp.screens.shape[1:])
+    return make_table(mdp, view, progress=progress)
 
 
 def make_table(mdp: TabularMDP, view: View, *, progress: Progress | None = None) -> Table:
