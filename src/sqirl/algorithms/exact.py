@@ -18,8 +18,8 @@ from sqirl.mdp.play import Table
 from sqirl.mdp.reach import check_horizon
 from sqirl.mdp.tabular import END, TabularMDP
 
-#: Beyond so many different nodes at one time the exact return is not worth its cost.
-MOST_NODES = 2_000_000
+#: Beyond so many nodes at one time the exact return is not worth its cost: seconds, and a gigabyte.
+MOST_NODES = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +44,12 @@ def exact_return(world: TabularMDP | Table, policy: NodePolicy) -> float:
     nodes, total = _start(mdp, table), 0.0
     for t in range(check_horizon(mdp, None)):
         rows, executed, chances = _executions(mdp, nodes, policy(t, nodes))
+        if len(rows) > MOST_NODES:  # told before they are merged, which is what takes the memory
+            raise WorkFailed(f"{len(rows):,} different histories at step {t + 1}; the limit is {MOST_NODES:,}")
         total += float((chances * mdp.rewards[nodes.states[rows], executed]).sum())
         nodes = _successors(mdp, table, nodes, (rows, executed, chances), t + 1)
         if not len(nodes.states):
             break
-        if len(nodes.states) > MOST_NODES:
-            raise WorkFailed(f"{len(nodes.states):,} different histories at step {t + 1}; the limit is {MOST_NODES:,}")
     return total
 
 

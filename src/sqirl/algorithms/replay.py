@@ -83,9 +83,10 @@ class Replay:
         return {"rows": self._rows[: self.size], "next": self._next}
 
     def restore(self, state: dict[str, Any]) -> None:
+        self.size = 0
+        self._grow(len(state["rows"]))
+        self._rows[: len(state["rows"])] = state["rows"]
         self.size, self._next = len(state["rows"]), int(state["next"])
-        self._grow(self.size)
-        self._rows[: self.size] = state["rows"]
 
 
 @dataclass(frozen=True, eq=False)

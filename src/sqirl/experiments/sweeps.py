@@ -70,7 +70,7 @@ def named_sweep(name: str) -> Sweep:
             smallest_m=4,
         )
     if name == "easy":
-        return Sweep("easy", easy_envs(), baseline_seeds=3, timesteps=500_000, ks=(1, 2, 3), smallest_m=4,
+        return Sweep("easy", easy_envs(), baseline_seeds=1, timesteps=500_000, ks=(1, 2, 3), smallest_m=4,
                      epsilon_steps=(500_000,))  # fmt: skip
     if name == "bridge":
         return Sweep("bridge", tuple(str(row.env_id) for row in catalogue()))
