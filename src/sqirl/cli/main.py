@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from sqirl.cli import analyze, build, check, doctor, envs, screens, sweep, train
+from sqirl.cli import analyze, build, check, doctor, envs, report, screens, sweep, train
 from sqirl.errors import SqirlError
 
 #: Interrupting a command counts as a call that was not meant, like any other wrong call.
@@ -33,6 +33,7 @@ app.command("analyze")(analyze.command)
 app.command("train")(train.command)
 app.command("tune")(sweep.tune)
 app.command("sweep")(sweep.command)
+app.command("report")(report.command)
 app.command("screens")(screens.command)
 app.command("check")(check.command)
 app.command("doctor")(doctor.command)
