@@ -1,0 +1,210 @@
+"""Sweeps: searches, claims, kills, clusters, and what a wrong call is told."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sqirl.errors import SqirlError
+from sqirl.experiments import run as run_module
+from sqirl.experiments.conduct import Conductor
+from sqirl.experiments.search import promising_ks, search
+from sqirl.experiments.sweeps import Sweep, easy_envs, named_sweep, read_sweep
+from sqirl.experiments.work import job_of, perform_job
+from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord
+
+EMPTY = "BRIDGE/MiniGrid-Empty-5x5-v0"
+SMALL = Sweep("small", (EMPTY,), ("gorp",), seeds=2, timesteps=60_000, ks=(1,), smallest_m=2)
+TOML = """
+envs = ["BRIDGE/MiniGrid-Empty-5x5-Sticky-v0", "BRIDGE/MiniGrid-LavaGapS5-Sticky-v0"]
+algorithms = ["gorp"]
+seeds = 2
+timesteps = 12_000
+ks = [1]
+"""
+
+
+def solved_from(threshold: int, steps_per_m: int):
+    """An imaginary algorithm that solves with every m from a threshold on, in steps proportional to m."""
+
+    def answer(config: RunConfig) -> RunRecord:
+        solved = config.m >= threshold and config.m * steps_per_m <= config.timesteps
+        point = Point(config.m * steps_per_m, 1.0 if solved else 0.0)
+        return RunRecord(config, (point,), optimal_return=1.0)
+
+    return answer
+
+
+def conduct(dialogue, answer) -> tuple[object, list[RunConfig]]:
+    asked: list[RunConfig] = []
+    wanted = next(dialogue)
+    while True:
+        asked += wanted
+        try:
+            wanted = dialogue.send([answer(config) for config in wanted])
+        except StopIteration as stop:
+            return stop.value, asked
+
+
+def test_the_search_doubles_then_bisects_and_never_spends_on_losers() -> None:
+    sweep = replace(SMALL, ks=(1, 2), timesteps=5_000_000)
+    finding, asked = conduct(search(sweep, EMPTY, "sqirl"), solved_from(50, 10_000))
+    first, second = promising_ks(EMPTY, (1, 2))
+    tried = [config.m for config in asked if config.k == first and config.seed == 0]
+    assert tried[:6] == [2, 4, 8, 16, 32, 64] and 50 <= finding.best[0].m <= 64
+    assert finding.steps == finding.best[0].m * 10_000 and finding.num_runs == len(asked)
+    assert all(config.timesteps < finding.steps for config in asked if config.k == second)
+
+
+def test_nothing_is_better_than_the_first_evaluation() -> None:
+    finding, asked = conduct(search(replace(SMALL, ks=(1, 2, 3)), EMPTY, "sqirl"), solved_from(1, 10))
+    assert finding.steps == 10_000 and len(asked) == 2  # both seeds of the first setting
+
+
+def test_a_search_that_finds_nothing_says_so() -> None:
+    finding, _ = conduct(search(SMALL, EMPTY, "gorp"), solved_from(10**9, 1))
+    assert finding.steps is None and finding.best
+
+
+def test_the_analysis_orders_the_ks() -> None:
+    assert promising_ks("BRIDGE/qbert_10_fs30-Sticky-v0", (1, 2, 3, 4, 5))[0] == 4  # the first k that is solvable
+    assert promising_ks("BRIDGE/alien_10_fs30-Sticky-v0", (3, 1)) == [3, 1]  # nothing is known
+
+
+def curves(folder: Path) -> dict[str, object]:
+    return {record.config.digest: record.curve for record in RecordStore(folder).all()}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    folder = tmp_path_factory.mktemp("expected")
+    (folder / "s.toml").write_text(TOML)
+    Conductor(read_sweep(folder / "s.toml"), folder / "runs", jobs=2).run()
+    found = curves(folder / "runs")
+    assert len(found) > 6 and {path.suffix for path in (folder / "runs").iterdir()} == {".json"}
+    return found
+
+
+def sweep_command(folder: Path) -> list[str]:
+    (folder / "s.toml").write_text(TOML)
+    return [sys.executable, "-W", "ignore", "-m", "sqirl.cli.main", "sweep", str(folder / "s.toml"), "--no-preview", "-j", "2",
+            "-o", str(folder / "runs")]  # fmt: skip
+
+
+def test_killed_at_random_moments_and_given_again(tmp_path: Path, expected: dict[str, object]) -> None:
+    rng = random.Random(0)
+    for _ in range(2):
+        process = subprocess.Popen(sweep_command(tmp_path), start_new_session=True, stderr=subprocess.DEVNULL)
+        time.sleep(rng.uniform(5, 9))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    subprocess.run(sweep_command(tmp_path), check=True, capture_output=True)
+    assert curves(tmp_path / "runs") == expected
+
+
+def test_two_sweeps_at_once_share_the_work(tmp_path: Path, expected: dict[str, object]) -> None:
+    both = [subprocess.Popen(sweep_command(tmp_path), stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate()[0] for process in both]
+    assert said[0] == said[1] and all(process.returncode == 0 for process in both)
+    assert curves(tmp_path / "runs") == expected
+
+
+def test_a_run_is_done_once_however_many_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = next(search(SMALL, EMPTY, "gorp"))[0]
+    done, perform = [], run_module.Run.perform
+    monkeypatch.setattr(run_module.Run, "perform", lambda self: (done.append(1), time.sleep(0.3), perform(self))[2])
+    answers: list[dict] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(perform_job(job_of(config), str(tmp_path)))) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 1 and answers[0] == answers[1] == answers[2]
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
+
+
+def test_a_failed_run_is_a_record_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    config = RunConfig("gorp", EMPTY, k=12, m=1)  # 3^12 sequences are fine, but 6^12 are not
+    record = perform_job(job_of(replace(config, env_id="BRIDGE/MiniGrid-LavaGapS5-v0")), str(tmp_path))
+    assert "6^12" in record["error"] and RecordStore(tmp_path).all()[0].error == record["error"]
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: RecordStore, record: RunRecord) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(RecordStore, "put", full)
+    with pytest.raises(OSError, match="No space left"):
+        perform_job(job_of(next(search(SMALL, EMPTY, "gorp"))[0]), str(tmp_path))
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_worker_killed_in_mid_run_is_replaced(tmp_path: Path, expected: dict[str, object]) -> None:
+    (tmp_path / "s.toml").write_text(TOML)
+    conductor = Conductor(read_sweep(tmp_path / "s.toml"), tmp_path / "runs", jobs=2)
+    killed: list[int] = []
+
+    def kill_one(_: object) -> None:
+        processes = list((conductor._pool._processes or {}).values()) if conductor._pool else []
+        if processes and not killed and conductor._done > 2:
+            killed.append(processes[0].pid)
+            os.kill(processes[0].pid, signal.SIGKILL)
+
+    conductor.progress = kill_one
+    conductor.run()
+    assert killed and curves(tmp_path / "runs") == expected
+
+
+def test_a_dask_cluster_makes_the_same_records(tmp_path: Path, expected: dict[str, object]) -> None:
+    distributed = pytest.importorskip("distributed")
+    (tmp_path / "s.toml").write_text(TOML)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=str(tmp_path / "dask")
+    ) as cluster:
+        Conductor(read_sweep(tmp_path / "s.toml"), tmp_path / "runs", cluster=cluster.scheduler_address).run()
+    assert curves(tmp_path / "runs") == expected
+
+
+def test_named_sweeps() -> None:
+    assert len(named_sweep("bridge").envs) == 155 and len(named_sweep("atari-long").envs) == 6
+    assert len(easy_envs()) == 12 and "BRIDGE/freeway_10_fs30-Sticky-v0" in easy_envs()
+    assert named_sweep("easy").seeds_of("sqirl") == range(5) and named_sweep("easy").seeds_of("dqn") == range(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("envs = [", "is not TOML"),
+        ("seeds = 5", "names no envs"),
+        ('envs = ["BRIDGE/x"]', "not an environment id"),
+        (f'envs = ["{EMPTY}"]\ncolour = 3', "sets 'colour'"),
+        (f'envs = ["{EMPTY}"]\nalgorithms = ["a2c"]', "unknown algorithm 'a2c'"),
+        (f'envs = ["{EMPTY}"]\nseeds = 0', "seeds = 0"),
+    ],
+)
+def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "s.toml").write_text(text)
+    with pytest.raises(SqirlError, match=words):
+        read_sweep(tmp_path / "s.toml")
+
+
+def test_the_commands(sqirl, tmp_path: Path) -> None:
+    code, _, err = sqirl("sweep", "huge")
+    assert code == 2 and "there are smoke, easy, bridge, atari-long" in err
+    code, out, _ = sqirl("tune", EMPTY, "--algorithm", "gorp", "--seeds", "1", "--timesteps", "60k", "-j", "1", "-o",
+                         str(tmp_path / "r"))  # fmt: skip
+    assert code == 0 and "steps with k=" in out
+    code, out, _ = sqirl("sweep", "smoke", "--dry-run", "--algorithm", "gorp")
+    assert code == 0 and "core hours" in out and "steps/s" in out
