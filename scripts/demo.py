@@ -1,4 +1,4 @@
-"""`make demo`: enumerate a game live, analyse it, print the table and draw the pictures."""
+"""`make demo`: two games enumerated live and analysed, SQIRL and PPO trained on the one where they work, and a report."""
 
 from __future__ import annotations
 
@@ -6,33 +6,65 @@ import sys
 import time
 from pathlib import Path
 
-GAME = "BRIDGE/MiniGrid-FourRooms-Sticky-v0"
+HERE, THERE = "BRIDGE/maze_easy_l0_30_fs1-Sticky-v0", "BRIDGE/MiniGrid-FourRooms-Sticky-v0"
 OUT = Path("out")
 
 
 def main() -> None:
+    began = time.monotonic()
+    look_at(THERE, OUT / "demo-there.png")
+    print()
+    look_at(HERE, OUT / "demo-here.png")
+    print()
+    train(HERE)
+    write_report()
+    print(f"done in {time.monotonic() - began:.0f} s; open {OUT / 'report.html'}", file=sys.stderr)
+
+
+def look_at(game: str, picture: Path) -> None:
+    """Enumerate the game, say what its MDP tells, draw it."""
     from sqirl.analysis.analyze import analyze
     from sqirl.cli.progress import build_display
     from sqirl.mdp.build import build_mdp
     from sqirl.report.plots import plot_greedy_returns, plot_witness, save_figure
 
-    began = time.monotonic()
-    print(f"enumerating {GAME} live ...", file=sys.stderr)
-    with build_display(GAME) as progress:
-        mdp = build_mdp(GAME, progress=progress)
-    print(
-        f"{mdp.num_states:,} states, {mdp.num_states * mdp.num_actions:,} transitions; analysing ...", file=sys.stderr
-    )
+    print(f"enumerating {game} live ...", file=sys.stderr)
+    with build_display(game) as progress:
+        mdp = build_mdp(game, progress=progress)
     analysis = analyze(mdp)
     print(analysis)
-    mdp.save(OUT / "demo.npz")
-    save_figure(plot_greedy_returns(analysis), OUT / "demo.png")
+    save_figure(plot_greedy_returns(analysis), picture)
     if analysis.witness is not None:
         save_figure(plot_witness(analysis, mdp.render(analysis.witness.state)), OUT / "demo-witness.png")
-    print(
-        f"done in {time.monotonic() - began:.0f} s: {', '.join(str(p) for p in sorted(OUT.glob('demo*')))}",
-        file=sys.stderr,
-    )
+
+
+def train(game: str) -> None:
+    """SQIRL and PPO with the paper's presets, from the table."""
+    import torch
+
+    from sqirl.cli.progress import training_display
+    from sqirl.cli.train import summary
+    from sqirl.experiments.plan import planned_run
+    from sqirl.experiments.run import perform
+    from sqirl.results.records import RecordStore
+
+    torch.set_num_threads(1)
+    for algorithm, options in (("sqirl", {"k": 1, "m": 10}), ("ppo", {})):
+        print(f"training {algorithm} on {game} ...", file=sys.stderr)
+        config = planned_run(algorithm, game, seed=0, timesteps=20_000, options=options)
+        with training_display(config.label) as progress:
+            record = perform(config, RecordStore(OUT / "runs"), progress=progress)
+        print(summary(record))
+
+
+def write_report() -> None:
+    from sqirl.report.page import report_page
+    from sqirl.results.frame import shipped_records
+    from sqirl.results.records import RecordStore
+
+    print("drawing the report ...", file=sys.stderr)
+    page = report_page([*shipped_records(), *RecordStore(OUT / "runs").all()])
+    (OUT / "report.html").write_text(page)
 
 
 if __name__ == "__main__":

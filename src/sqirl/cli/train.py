@@ -74,7 +74,7 @@ def command(
                 config, store, device=device, checkpoint_seconds=checkpoint_every, progress=progress, drawing=drawing
             )
         records.append(record)
-        print(json.dumps(record.to_dict()) if as_json else _summary(record))
+        print(json.dumps(record.to_dict()) if as_json else summary(record))
     picture = folder / f"{algorithm.value}-{_stem(env)}.png"
     _draw(records, picture)
     played = records[0].played_from
@@ -86,7 +86,7 @@ def _stem(env: str) -> str:
     return env.removeprefix("BRIDGE/").replace("/", "_")
 
 
-def _summary(record: RunRecord) -> str:
+def summary(record: RunRecord) -> str:
     last = record.curve[-1]
     exact = "" if last.exact is None else f" (true return {last.exact:.6g})"
     optimal = "" if record.optimal_return is None else f" of {record.optimal_return:.6g}"
