@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test test-slow check bench docs data clean
+.PHONY: demo test test-slow check bench browser docs data clean
 
 demo: $(VENV)/installed
 	@$(BIN)/python scripts/demo.py
 
-test: $(VENV)/installed
+test: $(VENV)/installed browser
 	@$(BIN)/python -m pytest -n 2
 
 test-slow: $(VENV)/installed
@@ -24,8 +24,14 @@ bench: $(VENV)/installed
 	@$(BIN)/python -W ignore benchmarks/bench_build.py
 	@$(BIN)/python -W ignore benchmarks/bench_train.py
 
+# The browser that one test looks at the report with; where it cannot be had, that test is skipped and says so
+browser:
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  apt-get install -y -qq chromium >/dev/null 2>&1; } || echo "no Chromium here: the browser test will be skipped"
+
 docs: $(VENV)/installed
 	@SQIRL_HOME=$(VENV)/no-builds $(BIN)/sqirl envs --markdown > docs/bridge.md
+	@SQIRL_HOME=$(VENV)/no-builds $(BIN)/python -W ignore scripts/make_docs.py
 
 data: $(VENV)/installed
 	@$(BIN)/python -W ignore scripts/make_data.py --time-limit 600 minigrid atari procgen
