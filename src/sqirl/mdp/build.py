@@ -97,8 +97,11 @@ def build_mdp(
     with tempfile.TemporaryDirectory(prefix="sqirl-build-") as temporary:
         limits = Limits(chosen, max_states, time_limit)
         build = Enumeration(subject, folder or Path(temporary), limits, progress)
-        build.run(jobs, cluster)
-        mdp = build.to_mdp()
+        try:
+            build.run(jobs, cluster)
+            mdp = build.to_mdp()
+        finally:
+            build.journal.close()
         _replay_sample(mdp, build.keys, build.game.fresh(), replays)
     return mdp.sticky(subject.stickiness) if subject.stickiness else mdp
 

@@ -9,6 +9,7 @@ whole entry vouches for.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pickle
@@ -43,7 +44,20 @@ class Journal:
     def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        self._lock()
         self._claim(identity)
+
+    def _lock(self) -> None:
+        """Keep other builds out of the folder until `close`; the system lets go of it when the process dies."""
+        self._held = (self.folder / "lock").open("w")
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise WorkFailed(f"another build is at work in '{self.folder}'; wait for it, or stop it") from error
+
+    def close(self) -> None:
+        """Let others in."""
+        self._held.close()
 
     def _claim(self, identity: dict[str, Any]) -> None:
         """Refuse to go on with a build of another game, version or seed."""

@@ -33,13 +33,15 @@ def training_page(records: Sequence[RunRecord], theory: Sequence[TheoryPoint]) -
     """Everything in it comes from records and from runs of the algorithms as written."""
     found = outcomes(records)
     ours, paper = our_tables(found), paper_tables()
-    both = [(env, steps, paper["sqirl"][env]) for env, steps in ours["sqirl"].items() if steps and paper["sqirl"].get(env)]
+    both = [
+        (env, steps, paper["sqirl"][env]) for env, steps in ours["sqirl"].items() if steps and paper["sqirl"].get(env)
+    ]
     within = sum(steps <= 3 * theirs for _, steps, theirs in both if theirs)
     lines = [
         "# Training: ours beside the paper's",
         "",
-        "Made by `make docs` from the records that ship with the package (`sqirl sweep easy`). Steps until the mean of 100 evaluation",
-        "episodes reaches the optimal return, evaluated every 10,000 steps; the median over seeds of the best setting; `–` is not",
+        "Made by `make docs` from the records that ship with the package (`sqirl sweep easy`). Steps until the mean of 100 evaluation",  # noqa: E501
+        "episodes reaches the optimal return, evaluated every 10,000 steps; the median over seeds of the best setting; `–` is not",  # noqa: E501
         "solved within the budget of a run, an empty cell not run.",
         "",
         f"SQIRL solves {len(both)} of the environments that the paper's does here; in {within} of them within 3 times its steps.",
@@ -57,8 +59,8 @@ def training_page(records: Sequence[RunRecord], theory: Sequence[TheoryPoint]) -
         lines.append(f"| `{env}` | " + " | ".join([*cells, *setting]) + " |")
     lines += ["", *_honest(found), "", "## The algorithms as written, against their bounds", ""]
     lines += [
-        "`fit_sqirl` with the average oracle at the exact min k, and `fit_gorp` on deterministic versions: the steps with the smallest",
-        "m (doubled from 8) at which all of three seeds are within 0.05 of the optimal return, of returns in [0, 1]; and the theorem's",
+        "`fit_sqirl` with the average oracle at the exact min k, and `fit_gorp` on deterministic versions: the steps with the smallest",  # noqa: E501
+        "m (doubled from 8) at which all of three seeds are within 0.05 of the optimal return, of returns in [0, 1]; and the theorem's",  # noqa: E501
         "bound for that accuracy with its universal constant dropped. Every MDP lies below its bound.",
         "",
         "![steps against bounds](images/theory.png)",
@@ -81,7 +83,7 @@ def _honest(found: dict[tuple[str, str], Outcome]) -> list[str]:
     if not lucky:
         return ["Wherever the mean reached the optimum, the policy's true return did too."]
     return [
-        "The mean of 100 episodes can reach the optimum by luck. By the policy's true return, computed on the table, the median run "
+        "The mean of 100 episodes can reach the optimum by luck. By the policy's true return, computed on the table, the median run "  # noqa: E501
         f"was not optimal yet when its mean was, in {len(lucky)} of {len(found)} cases: {', '.join(lucky)}."
     ]
 
@@ -101,7 +103,8 @@ def plot_bounds(points: Sequence[TheoryPoint]) -> Figure:
     for name in ("sqirl", "gorp"):
         mine = [(p.bound, p.steps) for p in points if p.algorithm == name]
         if mine:
-            axes.scatter(*zip(*mine, strict=True), s=22, color=COLOURS[name], label=f"{NAMES[name]} ({len(mine)} MDPs)")
+            bounds, steps = zip(*mine, strict=True)
+            axes.scatter(bounds, steps, s=22, color=COLOURS[name], label=f"{NAMES[name]} ({len(mine)} MDPs)")
     low, high = min(p.steps for p in points), max(p.bound for p in points)
     axes.plot([low, high], [low, high], color="#9a9a9a", linestyle="--", linewidth=1, label="steps = bound")
     axes.set(xscale="log", yscale="log", xlabel="the theorem's bound, constant dropped", ylabel="steps needed")

@@ -1,0 +1,36 @@
+"""Deep SQIRL from the table on this CPU, within three times the paper's sample complexity. Slow: `make test-slow`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch as th
+
+from sqirl.envs.catalogue import lookup
+from sqirl.experiments.plan import planned_run
+from sqirl.experiments.run import perform
+from sqirl.results.records import RecordStore
+
+#: id -> (k, m, seed): settings near those that the search of `sqirl sweep easy` found
+ROWS = {
+    "BRIDGE/freeway_10_fs30-Sticky-v0": (1, 100, 1),
+    "BRIDGE/freeway_20_fs30-Sticky-v0": (1, 64, 0),
+    "BRIDGE/atlantis_10_fs30-Sticky-v0": (1, 128, 0),
+    "BRIDGE/maze_easy_l0_30_fs1-Sticky-v0": (1, 4, 0),
+    "BRIDGE/maze_easy_l2_30_fs1-Sticky-v0": (1, 8, 0),
+    "BRIDGE/miner_easy_l2_10_fs1-Sticky-v0": (1, 32, 0),
+    "BRIDGE/MiniGrid-Empty-5x5-Sticky-v0": (2, 8, 0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROWS)
+def test_deep_sqirl_solves_the_row(name: str, tmp_path: Path) -> None:
+    th.set_num_threads(1)
+    k, m, seed = ROWS[name]
+    limit = int(3 * (lookup(name).paper_steps["sqirl"] or 0))
+    config = replace(planned_run("sqirl", name, seed=seed, timesteps=limit, options={"k": k, "m": m}), stop="mean")
+    record = perform(config, RecordStore(tmp_path))
+    assert record.complexity is not None and record.complexity <= limit
