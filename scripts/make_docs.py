@@ -6,9 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sqirl.algorithms.exact import exact_return
-from sqirl.algorithms.fit import Fitted, fit_gorp, fit_sqirl
-from sqirl.algorithms.worlds import TableWorld
+from sqirl.algorithms.fit import fit_gorp, fit_sqirl
 from sqirl.analysis.archive import archived_analyses
 from sqirl.analysis.bounds import Instance, gorp_bound
 from sqirl.analysis.result import Analysis
@@ -51,15 +49,10 @@ def steps_needed(mdp: TabularMDP, a: Analysis, fit, name: str, algorithm: str, b
     m, good = 8, a.optimal_return - EPSILON * (a.return_range[1] - a.return_range[0])
     while m <= LARGEST_M:
         runs = [fit(m, seed) for seed in range(SEEDS)]
-        if all(true_return(mdp, run) >= good for run in runs):
+        if all(run.true_return(mdp) >= good for run in runs):
             return TheoryPoint(name, algorithm, int(np.median([run.num_steps for run in runs])), bound)
         m *= 2
     return None
-
-
-def true_return(mdp: TabularMDP, fitted: Fitted) -> float:
-    world, rng = TableWorld(mdp), np.random.default_rng(0)
-    return exact_return(mdp, lambda t, nodes: fitted.policy(t, world.observe(nodes.states, nodes.executed), rng))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from sqirl.algorithms.evaluate import sampled_return
-from sqirl.algorithms.exact import distinct_rows, exact_return
+from sqirl.algorithms.exact import exact_return
 from sqirl.analysis.analyze import analyze
 from sqirl.envs.ids import parse_id
+from sqirl.mdp.arrays import distinct_rows
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.play import load_table
 from sqirl.mdp.store import stored_mdp

@@ -9,8 +9,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import sqirl
 from sqirl.algorithms import oracles
-from sqirl.algorithms.exact import exact_return
-from sqirl.algorithms.fit import Fitted, fit_gorp, fit_sqirl
+from sqirl.algorithms.fit import fit_gorp, fit_sqirl
 from sqirl.algorithms.worlds import EnvWorld, TableWorld
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archived_analyses
@@ -30,17 +29,12 @@ SOLVABLE = {
 }
 
 
-def true_return(mdp: TabularMDP, fitted: Fitted) -> float:
-    world, rng = TableWorld(mdp), np.random.default_rng(0)
-    return exact_return(mdp, lambda t, nodes: fitted.policy(t, world.observe(nodes.states, nodes.executed), rng))
-
-
 @pytest.mark.parametrize("name", SOLVABLE)
 def test_sqirl_is_optimal_with_the_exact_min_k(name: str) -> None:
     """Near-optimal everywhere, and optimal where what must be told apart is not too close."""
     mdp, a = stored_mdp(parse_id(name)), SOLVABLE[name]
     fitted = fit_sqirl(mdp, k=a.min_k, m=4000 if a.horizon > 50 else 16_000, seed=0)
-    loss = (a.optimal_return - true_return(mdp, fitted)) / (a.return_range[1] - a.return_range[0])
+    loss = (a.optimal_return - fitted.true_return(mdp)) / (a.return_range[1] - a.return_range[0])
     assert loss <= SMALL_LOSS
     if a.decisive_gaps[a.min_k - 1] > LARGE_GAP:
         assert loss <= 1e-12
@@ -51,7 +45,7 @@ def test_sqirl_is_optimal_with_the_exact_min_k(name: str) -> None:
 def test_gorp_is_optimal_on_deterministic_mdps(name: str) -> None:
     mdp, a = stored_mdp(parse_id(name)), SOLVABLE[name]
     m = 25
-    while true_return(mdp, fitted := fit_gorp(mdp, k=a.min_k, m=m)) < a.optimal_return - 1e-9:
+    while (fitted := fit_gorp(mdp, k=a.min_k, m=m)).true_return(mdp) < a.optimal_return - 1e-9:
         m *= 4  # enough episodes are as few as will do: the bound is on them
     gap = a.gaps[a.min_k - 1]
     assert fitted.num_steps < gorp_bound(Instance(a.min_k, a.horizon, a.num_actions, gap))
@@ -69,29 +63,29 @@ def test_a_smaller_k_fails_where_the_witness_says() -> None:
     a = analyze(mdp)
     assert a.min_k == 2 and a.witness is not None and a.witness.t == 0 and a.witness.state == 0
     shallow, deep = (fit_sqirl(mdp, k=k, m=500) for k in (1, 2))
-    assert true_return(mdp, shallow) == pytest.approx(0.6) and true_return(mdp, deep) == pytest.approx(1.0)
+    assert shallow.true_return(mdp) == pytest.approx(0.6) and deep.true_return(mdp) == pytest.approx(1.0)
     world = TableWorld(mdp)
     start = world.observe(np.array([0]), np.array([-1]))
     wrong = int(shallow.policy(0, start, np.random.default_rng(0))[0])
     assert wrong in a.witness.greedy_actions and wrong not in a.witness.optimal_actions
-    assert true_return(mdp, fit_gorp(mdp, k=1, m=500)) == pytest.approx(0.6)
-    assert true_return(mdp, fit_gorp(mdp, k=2, m=500)) == pytest.approx(1.0)
+    assert fit_gorp(mdp, k=1, m=500).true_return(mdp) == pytest.approx(0.6)
+    assert fit_gorp(mdp, k=2, m=500).true_return(mdp) == pytest.approx(1.0)
 
 
 def test_a_shipped_game_fails_with_a_smaller_k() -> None:
     """Qbert_10 is worth 345.3125 with k ≤ 3, and 350 with k = 4."""
     mdp = stored_mdp(parse_id("BRIDGE/qbert_10_fs30-Sticky-v0"))
-    assert true_return(mdp, fit_sqirl(mdp, k=1, m=20_000)) < 345.3126
+    assert fit_sqirl(mdp, k=1, m=20_000).true_return(mdp) < 345.3126
 
 
 def test_gorp_fails_on_sticky_actions() -> None:
     mdp = stored_mdp(parse_id("BRIDGE/MiniGrid-LavaGapS5-Sticky-v0"))
-    assert true_return(mdp, fit_gorp(mdp, k=1, m=3000)) < 0.9
+    assert fit_gorp(mdp, k=1, m=3000).true_return(mdp) < 0.9
 
 
 def test_the_same_seed_gives_the_same_policy() -> None:
     mdp = stored_mdp(parse_id("BRIDGE/breakout_10_fs30-Sticky-v0"))
-    first, second, other = (true_return(mdp, fit_sqirl(mdp, k=1, m=30, seed=seed)) for seed in (5, 5, 6))
+    first, second, other = (fit_sqirl(mdp, k=1, m=30, seed=seed).true_return(mdp) for seed in (5, 5, 6))
     assert first == second != other
 
 

@@ -179,7 +179,7 @@ def test_a_dask_cluster_makes_the_same_records(tmp_path: Path, expected: dict[st
 
 def test_named_sweeps() -> None:
     assert len(named_sweep("bridge").envs) == 155 and len(named_sweep("atari-long").envs) == 6
-    assert len(easy_envs()) == 12 and "BRIDGE/freeway_10_fs30-Sticky-v0" in easy_envs()
+    assert len(easy_envs()) >= 12 and "BRIDGE/freeway_10_fs30-Sticky-v0" in easy_envs()
     assert named_sweep("easy").seeds_of("sqirl") == range(5) and named_sweep("easy").seeds_of("dqn") == range(1)
 
 

@@ -12,11 +12,11 @@ from sqirl.algorithms.sources import LiveSource
 from sqirl.errors import SqirlError
 from sqirl.mdp.files import write_atomically
 
-#: A file, or something to write to and read from.
-Target = Path | io.BytesIO
-
 if TYPE_CHECKING:
     from sqirl.algorithms.sqirl import SQIRL
+
+#: A file, or something to write to and read from.
+Target = Path | io.BytesIO
 
 
 def save_checkpoint(model: SQIRL, target: Target) -> None:

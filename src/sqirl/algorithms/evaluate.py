@@ -12,17 +12,16 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecEnv
 
-from sqirl.algorithms.exact import Nodes, distinct_rows, exact_return
+from sqirl.algorithms.exact import Nodes, exact_return
 from sqirl.algorithms.gorp import GORP
+from sqirl.algorithms.policies import MOST_AT_ONCE
 from sqirl.algorithms.sqirl import SQIRL
 from sqirl.errors import WorkFailed
+from sqirl.mdp.arrays import distinct_rows
 from sqirl.mdp.play import SeenLanes, Table
 
 #: (timesteps (n,), keys (n, K)) -> actions (n,), or (n, A) probabilities
 KeyPolicy = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-#: Observations that a network sees at a time.
-_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ def key_policy(model: BaseAlgorithm, table: Table) -> KeyPolicy:
 
     def act(t: np.ndarray, keys: np.ndarray) -> np.ndarray:
         distinct, _, place = distinct_rows(keys)
-        parts = range(0, len(distinct), _AT_ONCE)
-        seen = (table.observations(distinct[first : first + _AT_ONCE]) for first in parts)
+        parts = range(0, len(distinct), MOST_AT_ONCE)
+        seen = (table.observations(distinct[first : first + MOST_AT_ONCE]) for first in parts)
         return np.concatenate([model.predict(part, deterministic=True)[0] for part in seen])[place]
 
     return act

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sqirl.errors import WorkFailed
-from sqirl.mdp.arrays import entries_of_rows
+from sqirl.mdp.arrays import distinct_rows, entries_of_rows
 from sqirl.mdp.play import Table
 from sqirl.mdp.reach import check_horizon
 from sqirl.mdp.tabular import END, TabularMDP
@@ -100,13 +100,3 @@ def _successors(
     distinct, first, place = distinct_rows(columns)
     merged = np.bincount(place, chances, minlength=len(distinct))
     return Nodes(states[first], executed[first], keys[first], merged)
-
-
-def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(the distinct rows, where each is first, for each row its place among them)."""
-    flat = np.ascontiguousarray(rows)
-    if not flat.shape[1] or not len(flat):
-        return flat[:1], np.zeros(min(1, len(flat)), np.int64), np.zeros(len(flat), np.int64)
-    packed = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
-    _, first, place = np.unique(packed, return_index=True, return_inverse=True)
-    return flat[first], first, place.ravel()

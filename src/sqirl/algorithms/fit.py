@@ -10,8 +10,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from sqirl.algorithms.exact import exact_return
 from sqirl.algorithms.oracles import QFunction, Regress, tabular_average
-from sqirl.algorithms.worlds import World, as_world, check_k_and_m
+from sqirl.algorithms.worlds import TableWorld, World, as_world, check_k_and_m
 from sqirl.errors import SqirlError
 from sqirl.mdp.tabular import TabularMDP
 
@@ -44,6 +45,11 @@ class Fitted:
 
     policy: Any
     num_steps: int
+
+    def true_return(self, mdp: TabularMDP) -> float:
+        """The policy's expected return on the MDP that it was learned on; where it plays at random, of one such play."""
+        world, rng = TableWorld(mdp), np.random.default_rng(0)
+        return exact_return(mdp, lambda t, nodes: self.policy(t, world.observe(nodes.states, nodes.executed), rng))
 
 
 def fit_sqirl(

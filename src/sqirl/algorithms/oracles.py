@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sqirl.mdp.arrays import rows_as_scalars
+
 #: (n, …) observations -> (n, A) values
 QFunction = Callable[[np.ndarray], np.ndarray]
 Bounds = tuple[float, float]
@@ -33,7 +35,7 @@ def tabular_average(
     observations: np.ndarray, actions: np.ndarray, targets: np.ndarray, *, num_actions: int, bounds: Bounds
 ) -> QFunction:
     """The mean target of each (observation, action); the lower bound where there is none."""
-    rows = _as_rows(observations)
+    rows = rows_as_scalars(observations)
     known, places = np.unique(rows, return_inverse=True)
     cells = places.ravel() * num_actions + actions
     counts = np.bincount(cells, minlength=len(known) * num_actions)
@@ -44,19 +46,11 @@ def tabular_average(
     table = np.clip(means, *bounds).reshape(-1, num_actions)
 
     def q(observations: np.ndarray) -> np.ndarray:
-        wanted = _as_rows(observations)
+        wanted = rows_as_scalars(observations)
         place = np.searchsorted(known, wanted).clip(max=len(known) - 1)
         return table[np.where(known[place] == wanted, place, len(known))]
 
     return q
-
-
-def _as_rows(observations: np.ndarray) -> np.ndarray:
-    """Observations of any shape as a one-dimensional array that can be sorted and compared."""
-    if observations.ndim == 1:
-        return observations
-    flat = np.ascontiguousarray(observations.reshape(len(observations), -1))
-    return flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
 
 
 def linear_least_squares(features: Callable[[np.ndarray], np.ndarray], *, ridge: float = 1e-8) -> Regress:

@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import torch as th
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.preprocessing import is_image_space, preprocess_obs
+from stable_baselines3.common.preprocessing import preprocess_obs
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor, NatureCNN
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 
@@ -157,8 +157,3 @@ class SequencePolicy(TimedPolicy):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         self.actions = state_dict[f"{prefix}actions"].clone()  # its length is that of the saved one
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def is_image(space: gym.spaces.Space[Any]) -> bool:
-    """Would Stable-Baselines3 take observations of this space for images?"""
-    return is_image_space(space)

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sqirl.algorithms.exact import distinct_rows
 from sqirl.errors import SqirlError
+from sqirl.mdp.arrays import distinct_rows
 
 
 class Observations(Protocol):

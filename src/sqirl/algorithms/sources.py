@@ -126,5 +126,9 @@ def source_of(env: VecEnv, *, buffer_size: int) -> Source:
     base = env.unwrapped
     if isinstance(base, TableVecEnv):
         return TableSource(base)
-    # Episodes bring a few frames more than transitions: those before the first stored step, and none after the last
-    return LiveSource(env, capacity=int(1.25 * buffer_size) + 1024)
+    return LiveSource(env, capacity=frames_kept(buffer_size))
+
+
+def frames_kept(buffer_size: int) -> int:
+    """Episodes bring a few frames more than transitions: those before the first stored step, and none after the last."""
+    return int(1.25 * buffer_size) + 1024

@@ -15,10 +15,10 @@ from stable_baselines3.common.type_aliases import GymEnv
 
 from sqirl.algorithms.core import Batch, LossAverages, gradient_step
 from sqirl.algorithms.episodes import Act, Played
-from sqirl.algorithms.exact import distinct_rows
 from sqirl.algorithms.policies import SQIRLCnnPolicy, SQIRLPolicy
 from sqirl.algorithms.replay import Replay, Transitions, distinct_observations
 from sqirl.algorithms.timed import IteratedAlgorithm
+from sqirl.mdp.arrays import distinct_rows
 
 _TRAINING, _EXPLORING = 0, 1  # purposes of random generators
 

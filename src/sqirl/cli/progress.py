@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from sqirl.mdp.build import BuildProgress
 
 
+#: (share that is done, what to say) -> None
+Show = Callable[[float, str], None]
+
+
 @contextmanager
-def build_display(name: str) -> Iterator[Callable[[BuildProgress], None]]:
-    """A live line for one build: depth, states, frontier and speed. What the env itself prints goes to stderr meanwhile."""
+def _live_line(name: str) -> Iterator[Show]:
+    """A bar, a text and the time. What the env itself prints goes to stderr meanwhile, so that stdout is the result alone."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -31,89 +35,62 @@ def build_display(name: str) -> Iterator[Callable[[BuildProgress], None]]:
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display,
     ):
         task = display.add_task(name, total=1.0, text="starting")
+        yield lambda share, text: display.update(task, completed=share, text=text)
 
-        def show(progress: BuildProgress) -> None:
-            fraction = (progress.depth + progress.done / max(1, progress.frontier)) / progress.horizon
-            display.update(
-                task,
-                completed=fraction,
-                text=f"step {progress.depth + 1}/{progress.horizon}  {progress.states:,} states  "
-                f"{progress.frontier:,} in this step  {progress.speed:,.0f} transitions/s  "
-                f"about {duration(progress.seconds_left)} left",
-            )
 
-        yield show
+@contextmanager
+def build_display(name: str) -> Iterator[Callable[[BuildProgress], None]]:
+    """A live line for one build: depth, states, frontier and speed."""
+    with _live_line(name) as show:
+        yield lambda progress: show(
+            (progress.depth + progress.done / max(1, progress.frontier)) / progress.horizon,
+            f"step {progress.depth + 1}/{progress.horizon}  {progress.states:,} states  "
+            f"{progress.frontier:,} in this step  {progress.speed:,.0f} transitions/s  "
+            f"about {duration(progress.seconds_left)} left",
+        )
 
 
 @contextmanager
 def counting_display(name: str) -> Iterator[Callable[[int, int], None]]:
-    """A live line for work that is counted: done of all, and the time left."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(file=sys.stderr)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as display:
-        task = display.add_task(name, total=None)
-
-        def show(done: int, total: int) -> None:
-            display.update(task, completed=done, total=total)
-
-        yield show
+    """A live line for work that is counted: done of all."""
+    with _live_line(name) as show:
+        yield lambda done, total: show(done / max(1, total), f"{done:,} of {total:,}")
 
 
 @contextmanager
 def training_display(name: str) -> Iterator[Callable[[RunProgress], None]]:
     """A live line for one run: return of the optimum, steps, speed, time left."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    with _live_line(name) as show:
 
-    console = Console(file=sys.stderr)
-    columns = [TextColumn("[bold]{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"),
-               TimeElapsedColumn()]  # fmt: skip
-    with (
-        redirect_stdout(sys.stderr),
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display,
-    ):
-        task = display.add_task(name, total=1.0, text="starting")
-
-        def show(progress: RunProgress) -> None:
+        def tell(progress: RunProgress) -> None:
             left = (progress.config.timesteps - progress.steps) / max(progress.steps_per_second, 1e-9)
             reached = "no evaluation yet"
             if progress.last is not None:
                 optimal = "" if progress.optimal_return is None else f" / {progress.optimal_return:.4g}"
                 reached = f"return {progress.last.mean:.4g}{optimal}"
-            display.update(
-                task,
-                completed=progress.steps / progress.config.timesteps,
-                text=f"{reached}  {progress.steps:,} steps  {progress.steps_per_second:,.0f} steps/s  "
+            show(
+                progress.steps / progress.config.timesteps,
+                f"{reached}  {progress.steps:,} steps  {progress.steps_per_second:,.0f} steps/s  "
                 f"at most {duration(left)} left",
             )
 
-        yield show
+        yield tell
 
 
 @contextmanager
 def sweep_display(name: str) -> Iterator[Callable[[SweepProgress], None]]:
     """A live line for a whole sweep."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    with _live_line(name) as show:
 
-    console = Console(file=sys.stderr)
-    columns = [TextColumn("[bold]{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"),
-               TimeElapsedColumn()]  # fmt: skip
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
-        task = display.add_task(name, total=1.0, text="starting")
-
-        def show(progress: SweepProgress) -> None:
+        def tell(progress: SweepProgress) -> None:
             failed = f", {progress.runs_failed} failed" if progress.runs_failed else ""
-            display.update(
-                task,
-                completed=progress.searches_done / max(1, progress.searches),
-                text=f"{progress.searches_done} of {progress.searches} searches  {progress.runs_done} runs "
+            show(
+                progress.searches_done / max(1, progress.searches),
+                f"{progress.searches_done} of {progress.searches} searches  {progress.runs_done} runs "
                 f"({progress.runs_found} found{failed})  {progress.running} under way",
             )
 
-        yield show
+        yield tell
 
 
 def duration(seconds: float) -> str:

@@ -14,6 +14,7 @@ from sqirl.errors import WorkFailed
 from sqirl.experiments.search import Finding, Search, search
 from sqirl.experiments.sweeps import Sweep
 from sqirl.experiments.work import job_of, perform_job
+from sqirl.mdp.workers import abandon, connect, killed_worker
 from sqirl.results.records import RecordStore, RunConfig, RunRecord
 
 #: How often workers may die in a row without finishing a run.
@@ -113,7 +114,7 @@ class Conductor:
         under_way = {config for _, config in self._running.values()}
         room = self._hands() + 1 - len(self._running)
         queues = [[c for c in d.missing if c not in under_way] for d in self.dialogues]
-        for _, dialogue, config in _in_turn(self.dialogues, queues):
+        for dialogue, config in _in_turn(self.dialogues, queues):
             if room <= 0:
                 return
             self._running[self._start(config)] = dialogue, config
@@ -158,21 +159,17 @@ class Conductor:
                 f"worker processes died {self._deaths} times in a row; the records so far are kept"
             ) from error
         if self.cluster is None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            abandon(self._pool)
             self._pool = None
             self._running.clear()
 
     def _deadly(self) -> tuple[type[Exception], ...]:
         if self.cluster is None:
             return (BrokenExecutor,)
-        from distributed.scheduler import KilledWorker
-
-        return (KilledWorker,)
+        return (killed_worker(),)
 
     def _connected(self) -> Any:
         if self._pool is None:
-            from sqirl.mdp.workers import connect
-
             assert self.cluster is not None
             self._pool = connect(self.cluster)
         return self._pool
@@ -195,17 +192,14 @@ class Conductor:
             return
         if self.cluster is not None:
             self._pool.close()
-            return
-        processes = list((self._pool._processes or {}).values())
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:  # a run under way goes on from its checkpoint another time
-            process.terminate()
+        else:
+            abandon(self._pool)  # a run under way goes on from its checkpoint another time
 
 
-def _in_turn(dialogues: list[_Dialogue], queues: list[list[RunConfig]]) -> Iterable[tuple[int, _Dialogue, RunConfig]]:
+def _in_turn(dialogues: list[_Dialogue], queues: list[list[RunConfig]]) -> Iterable[tuple[_Dialogue, RunConfig]]:
     """The first of every queue, then the second of every queue, and so on."""
     longest = max((len(queue) for queue in queues), default=0)
     for place in range(longest):
         for dialogue, queue in zip(dialogues, queues, strict=True):
             if place < len(queue):
-                yield place, dialogue, queue[place]
+                yield dialogue, queue[place]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from sqirl.algorithms.sources import frames_kept, frames_stacked
 from sqirl.algorithms.sqirl import SQIRL
 from sqirl.algorithms.table_vec_env import TableVecEnv
 from sqirl.errors import SqirlError
@@ -44,9 +45,7 @@ def memory_need(model: BaseAlgorithm, timesteps: int) -> MemoryNeed:
         rows = min(model.buffer_size, timesteps)
         parts["transitions"] = 2 * rows * 60  # twice: a buffer that grows is copied
         if not on_table:
-            from sqirl.algorithms.sources import frames_stacked
-
-            parts["frames"] = int(1.25 * rows) * picture // frames_stacked(model.env)
+            parts["frames"] = frames_kept(rows) * picture // frames_stacked(model.env)
         block = 4 * sum(p.numel() for p in model.policy.parameters())
         parts["frozen networks"] = block * most_iterations(model, timesteps)
         parts["gradients and optimizer"] = 3 * block
@@ -79,7 +78,7 @@ def check_memory(model: BaseAlgorithm, timesteps: int) -> MemoryNeed:
     need, free = memory_need(model, timesteps), available_memory()
     if need.total > SHARE * free:
         raise SqirlError(
-            f"this run would need {need}, but {free / 1e9:.1f} GB are free; take fewer --timesteps or a smaller "
-            "--buffer-size, play from a table, or use a machine with more memory"
+            f"this run would need {need}, but {free / 1e9:.1f} GB are free; take fewer --timesteps, "
+            "build the game and play from its table, or use a machine with more memory"
         )
     return need

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
 from sqirl.algorithms import presets
@@ -116,6 +117,7 @@ class Run:
         self.model = presets.make_model(
             config.algorithm, self.env, setting_of(config.env_id), _options(config), seed=config.seed, device=device
         )
+        self.model.set_logger(Logger(folder=None, output_formats=[]))  # or each run leaves a folder in /tmp
         check_memory(self.model, config.timesteps)
 
     def perform(self) -> RunRecord:
@@ -163,7 +165,7 @@ class Run:
             rng = np.random.default_rng([self.config.seed, steps])
             return evaluate_on_table(self.model, self.table, episodes=self.config.eval_episodes, rng=rng)
         if self._eval_env is None:
-            env = _make_env(self.config, 1, None)
+            env = _make_env(self.config, min(presets.NUM_ENVS, self.config.eval_episodes), None)
             self._eval_env = VecTransposeImage(env) if isinstance(self.model.env, VecTransposeImage) else env
         seed = (self.config.seed * 1_000_003 + steps) % 2**31
         return evaluate_live(self.model, self._eval_env, episodes=self.config.eval_episodes, seed=seed)

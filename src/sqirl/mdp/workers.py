@@ -128,21 +128,26 @@ class Workers:
         if self._client is None:
             assert self._cluster is not None
             self._client = connect(self._cluster)
-            self._deaths = (BrokenExecutor, _killed_worker())
+            self._deaths = (BrokenExecutor, killed_worker())
         return self._client
 
     def _abandon_pool(self) -> None:
         if self._pool is not None:
-            processes = list((self._pool._processes or {}).values())
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            for process in processes:  # or leaving would wait for what they still have in hand, or are still starting
-                process.terminate()
+            abandon(self._pool)
         self._pool = None
 
     def close(self) -> None:
         self._abandon_pool()
         if self._client is not None:
             self._client.close()
+
+
+def abandon(pool: ProcessPoolExecutor) -> None:
+    """Leave a pool at once: or leaving would wait for what its workers still have in hand, or are still starting."""
+    processes = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()
 
 
 def connect(address: str) -> Any:
@@ -159,7 +164,7 @@ def connect(address: str) -> Any:
         ) from error
 
 
-def _killed_worker() -> type[Exception]:
+def killed_worker() -> type[Exception]:
     """What dask raises for a block over which more workers died than it allows."""
     from distributed import KilledWorker
 
