@@ -18,6 +18,9 @@ STICKINESS = 0.25
 #: MiniGrid ids carry no horizon; all of them play this many steps.
 MINIGRID_HORIZON = 100
 
+#: How the ids of whole Atari games end (`PongNoFrameskip-v4`); they are Gymnasium's, not BRIDGE's.
+FULL_ATARI_SUFFIX = "NoFrameskip-v4"
+
 _PROCGEN = re.compile(
     r"BRIDGE/(?P<game>[a-z]+)_(?P<mode>easy|hard|exploration)_l(?P<level>\d+)_(?P<horizon>\d+)_fs(?P<fs>\d+)"
     r"(?P<sticky>-Sticky)?-v0"
@@ -58,6 +61,11 @@ class EnvId:
     def deterministic(self) -> EnvId:
         """The same game without sticky actions: the one whose states are enumerated."""
         return replace(self, sticky=False)
+
+
+def is_full_atari(env_id: str) -> bool:
+    """Is it a whole Atari game, as opposed to one of the paper's 155 short ones?"""
+    return env_id.endswith(FULL_ATARI_SUFFIX)
 
 
 def is_bridge_id(text: str) -> bool:

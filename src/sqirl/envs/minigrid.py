@@ -7,6 +7,7 @@ microseconds. `MiniGridEnv.hash()` is no state key: it ignores what the agent ca
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -146,6 +147,8 @@ def _make_minigrid(name: str) -> Any:
     except ImportError as error:
         raise MissingExtra("MiniGrid", "minigrid") from error
     try:
-        return gym.make(f"MiniGrid-{name}-v0", disable_env_checker=True).unwrapped
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*out of date")  # the paper's version is the one that is wanted
+            return gym.make(f"MiniGrid-{name}-v0", disable_env_checker=True).unwrapped
     except gym.error.Error as error:
         raise UnknownEnv(f"MiniGrid has no env named '{name}'{near_matches(f'MiniGrid-{name}')}") from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sqirl.envs.catalogue import near_matches
-from sqirl.envs.ids import is_bridge_id, parse_id
+from sqirl.envs.ids import is_bridge_id, is_full_atari, parse_id
 from sqirl.errors import SqirlError, UnknownEnv
-from sqirl.experiments.presets import is_full_atari, with_presets
+from sqirl.experiments.presets import with_presets
 from sqirl.results.records import ALGORITHMS, RunConfig
 
 #: Which options an algorithm has.

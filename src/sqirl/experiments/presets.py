@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sqirl.envs.ids import FULL_ATARI_SUFFIX, is_full_atari
 from sqirl.results.records import RunConfig
 
 
@@ -25,11 +26,6 @@ FULL_ATARI_GAMES = {
     "Seaquest": FullAtari(10, 1, 1),
     "SpaceInvaders": FullAtari(10, 1, 3),
 }
-FULL_ATARI_SUFFIX = "NoFrameskip-v4"
-
-
-def is_full_atari(env_id: str) -> bool:
-    return env_id.endswith(FULL_ATARI_SUFFIX)
 
 
 def with_presets(config: RunConfig) -> RunConfig:

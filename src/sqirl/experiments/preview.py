@@ -8,8 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqirl.envs.ids import is_bridge_id, parse_id
-from sqirl.experiments.presets import is_full_atari
+from sqirl.envs.ids import is_bridge_id, is_full_atari, parse_id
 from sqirl.experiments.search import search
 from sqirl.experiments.sweeps import Sweep
 from sqirl.mdp.store import stored_mdp

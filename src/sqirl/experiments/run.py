@@ -20,11 +20,10 @@ from sqirl.algorithms.making import training_env
 from sqirl.algorithms.table_vec_env import TableVecEnv
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.catalogue import lookup
-from sqirl.envs.ids import is_bridge_id, parse_id
+from sqirl.envs.ids import is_bridge_id, is_full_atari, parse_id
 from sqirl.errors import UnknownEnv
 from sqirl.experiments import checkpoint
 from sqirl.experiments.memory import check_memory
-from sqirl.experiments.presets import is_full_atari
 from sqirl.mdp.screens import Progress
 from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, reaches
 

@@ -16,9 +16,10 @@ from typing import Any
 
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.catalogue import catalogue
+from sqirl.envs.ids import FULL_ATARI_SUFFIX
 from sqirl.errors import SqirlError
 from sqirl.experiments.plan import check_env
-from sqirl.experiments.presets import FULL_ATARI_GAMES, FULL_ATARI_SUFFIX
+from sqirl.experiments.presets import FULL_ATARI_GAMES
 from sqirl.results.records import ALGORITHMS
 
 

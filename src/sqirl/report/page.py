@@ -11,6 +11,7 @@ from typing import Any
 from sqirl.analysis.archive import archived_analyses, growth_notes
 from sqirl.analysis.result import Analysis
 from sqirl.envs.catalogue import CatalogueRow, catalogue
+from sqirl.envs.ids import is_full_atari
 from sqirl.mdp.store import stored_mdp
 from sqirl.report.pictures import pictures_of
 from sqirl.results.frame import Outcome, outcomes
@@ -18,6 +19,8 @@ from sqirl.results.records import ALGORITHMS, RunRecord
 from sqirl.results.statistics import Comparison, Estimate, Table, compare, num_solved, share_solved_where, within_budget
 
 PAIRS = (("sqirl", "ppo"), ("sqirl", "dqn"), ("ppo", "dqn"))
+#: The page's scripts, in the order in which they need each other.
+SCRIPTS = ("words.js", "charts.js", "page.js")
 #: Points that a curve on the page has at most, and larger MDPs than this are not opened for pictures.
 CURVE_POINTS, LARGEST_FOR_PICTURES = 60, 120_000
 
@@ -35,21 +38,33 @@ def our_tables(found: Mapping[tuple[str, str], Outcome]) -> dict[str, Table]:
 def report_page(records: Sequence[RunRecord], *, pictures: bool = True) -> str:
     """The whole page."""
     data = json.dumps(report_data(records, pictures=pictures), separators=(",", ":"), allow_nan=False)
-    template = resources.files("sqirl.report").joinpath("template.html").read_text()
-    return template.replace("/*DATA*/null", data.replace("</", "<\\/"))
+    web = resources.files("sqirl.report").joinpath("web")
+    parts = {
+        "/*STYLE*/": web.joinpath("style.css").read_text(),
+        "/*SCRIPT*/": "\n".join(web.joinpath(name).read_text() for name in SCRIPTS),
+        "/*DATA*/null": data.replace("</", "<\\/"),  # last: what it holds is not looked through
+    }
+    page = web.joinpath("page.html").read_text()
+    for place, text in parts.items():
+        page = page.replace(place, text, 1)
+    return page
 
 
 def report_data(records: Sequence[RunRecord], *, pictures: bool = True) -> dict[str, Any]:
     found, analyses = outcomes(records), archived_analyses()
     rows = [_row(row, analyses.get(str(row.env_id)), found, pictures) for row in catalogue()]
     known = {str(row.env_id) for row in catalogue()}
-    others = sorted({env for env, _ in found} - known)
+    others: list[dict[str, Any]] = [
+        {"id": env, "runs": _runs(env, found)} for env in sorted({env for env, _ in found} - known)
+    ]
     return {
         "algorithms": list(ALGORITHMS),
         "rows": rows,
-        "others": [{"id": env, "runs": _runs(env, found)} for env in others],
+        "others": [other for other in others if not is_full_atari(other["id"])],
+        "full_length": [other for other in others if is_full_atari(other["id"])],
         "paper": _summary(paper_tables()),
         "ours": _summary(our_tables(found)),
+        "agreement": _agreement(our_tables(found), paper_tables()),
         "counts": {"built": len([row for row in rows if row["optimal"] is not None]), "runs": len(records),
                    "failed": sum(record.error is not None for record in records)},
     }  # fmt: skip
@@ -68,6 +83,16 @@ def _summary(tables: Mapping[str, Table]) -> dict[str, Any]:
         "sqirl_where_both": _finite(both),
         "sqirl_where_neither": _finite(neither),
     }
+
+
+def _agreement(ours: Mapping[str, Table], paper: Mapping[str, Table]) -> list[dict[str, Any]]:
+    """For each algorithm, our sample complexities against the paper's."""
+    found = []
+    for name in ALGORITHMS:
+        tables = {"ours": ours[name], "paper": paper[name]}
+        within = sum((mine or math.inf) <= 3 * (paper[name].get(env) or 0) for env, mine in ours[name].items())
+        found.append({"algorithm": name, **_comparison(compare("ours", "paper", tables)), "within_three": within})
+    return found
 
 
 def _comparison(c: Comparison) -> dict[str, Any]:
