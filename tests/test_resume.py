@@ -185,21 +185,6 @@ def test_a_full_disk_stops_the_build_and_leaves_the_journal_whole(
     assert saved_bytes(build_mdp(GAME, folder=folder), tmp_path / "m.npz") == expected
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 kB, where mounting one is allowed."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    try:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"a small file system cannot be mounted here: {error}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
-
-
 def test_a_really_full_disk_stops_the_command_with_a_line(tmp_path: Path, small_disk: Path, expected: bytes) -> None:
     env, file = {**os.environ, "SQIRL_HOME": str(small_disk)}, tmp_path / "m.npz"
     command = [sys.executable, "-m", "sqirl.cli.main", "build", GAME, "-j", "1", "--merge", "none", "-o", str(file)]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,6 +150,32 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(OSError, match="No space left"):
         perform_job(job_of(next(search(SMALL, EMPTY, "gorp"))[0]), str(tmp_path))
     assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_really_full_disk_stops_the_sweep_with_a_line(
+    tmp_path: Path, small_disk: Path, expected: dict[str, object]
+) -> None:
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(236 << 10))  # which leaves room for a few records
+    command = [*sweep_command(tmp_path)[:-1], str(small_disk / "runs")]
+    full = subprocess.run(command, capture_output=True, text=True)
+    assert (full.returncode, full.stdout) == (1, "")
+    assert full.stderr.startswith("sqirl: No space left on device") and full.stderr.count("\n") == 1
+    filler.unlink()
+    subprocess.run(command, check=True, capture_output=True)
+    assert curves(small_disk / "runs") == expected
+
+
+def test_records_of_workers_with_disks_of_their_own_come_home(tmp_path: Path) -> None:
+    config = next(search(SMALL, EMPTY, "gorp"))[0]
+    conductor = Conductor(SMALL, tmp_path / "here")
+    dialogue = conductor.dialogues[0]
+    dialogue.wanted = [config, replace(config, seed=99)]  # the second keeps the search waiting
+    done: Future[dict] = Future()
+    done.set_result(perform_job(job_of(config), str(tmp_path / "there")))
+    conductor._running = {done: (dialogue, config)}
+    conductor._collect()
+    assert curves(tmp_path / "here") == curves(tmp_path / "there")
 
 
 def test_a_worker_killed_in_mid_run_is_replaced(tmp_path: Path, expected: dict[str, object]) -> None:

@@ -54,7 +54,7 @@ def run(arguments: list[str] | None = None) -> None:
         _stop(f"{error.format_message().rstrip('.')}; `sqirl --help` tells more", error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         _stop(
-            "interrupted; nothing is left half-written, and a build goes on when the command is given again",
+            "interrupted; nothing is left half-written, and a build or a run goes on when the command is given again",
             INTERRUPTED,
         )
     except BrokenPipeError:

@@ -137,6 +137,8 @@ class Conductor:
             except self._deadly() as error:
                 self._mourn(error)
                 return
+            if not self.store.path(config).is_file():
+                self.store.put(record)  # a worker of a cluster may have a disk of its own
             self._deaths = 0
             self._done += 1
             self._failed += record.error is not None

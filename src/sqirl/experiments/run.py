@@ -136,6 +136,7 @@ class Run:
             self.target.optimal,
             self.target.random,
             "table" if self.table is not None else "live",
+            self.model.device.type,
             versions={name: version(name) for name in ("sqirl", "torch", "stable-baselines3", "numpy")},
         )
 

@@ -69,6 +69,7 @@ class RunRecord:
     optimal_return: float | None = None
     random_return: float | None = None
     played_from: str = ""  # "table" or "live"
+    device: str = ""  # "cpu" or "cuda": the same run may come out differently
     error: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
 
