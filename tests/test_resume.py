@@ -210,6 +210,15 @@ def test_a_really_full_disk_and_the_same_call_in_the_same_process(
     assert saved_bytes(again, tmp_path / "again.npz") == expected
 
 
+def test_two_builds_do_not_meet_in_one_folder(tmp_path: Path, expected: bytes) -> None:
+    first = Journal(tmp_path / "build", identity={})
+    with pytest.raises(WorkFailed, match="another build is at work"):
+        build_mdp(GAME, folder=tmp_path / "build")
+    first.close()
+    (tmp_path / "build" / "identity.json").unlink()
+    assert saved_bytes(build_mdp(GAME, folder=tmp_path / "build"), tmp_path / "m.npz") == expected
+
+
 def test_a_folder_of_another_game_is_refused(tmp_path: Path) -> None:
     build_mdp("BRIDGE/MiniGrid-Empty-5x5-v0", folder=tmp_path)
     with pytest.raises(WorkFailed, match="remove the folder"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sqirl.errors import SqirlError
+from sqirl.mdp.files import try_to_lock
 from sqirl.results.records import RecordStore, RunConfig, RunRecord
 
 #: Seconds between two looks at a run that somebody else has in hand.
@@ -25,9 +25,7 @@ def claimed(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not try_to_lock(handle):
             os.close(handle)
             time.sleep(POLL_SECONDS)
             continue

@@ -159,3 +159,19 @@ def _smallest_float(table: np.ndarray) -> np.ndarray:
     """float32 where that loses nothing (the games' rewards are float32), else the table as it is."""
     short = table.astype(np.float32)
     return short if np.array_equal(short, table) else table
+
+
+def try_to_lock(handle: int) -> bool:
+    """Take the lock of an open file, unless somebody holds it; the system lets go of it when a process dies."""
+    try:
+        try:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # Windows
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    except OSError:
+        return False
+    return True

@@ -9,7 +9,6 @@ whole entry vouches for.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import pickle
@@ -23,6 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sqirl.errors import WorkFailed
+from sqirl.mdp.files import try_to_lock
 
 _HEADER = struct.Struct("<QI")  # length, checksum
 
@@ -50,10 +50,8 @@ class Journal:
     def _lock(self) -> None:
         """Keep other builds out of the folder until `close`; the system lets go of it when the process dies."""
         self._held = (self.folder / "lock").open("w")
-        try:
-            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise WorkFailed(f"another build is at work in '{self.folder}'; wait for it, or stop it") from error
+        if not try_to_lock(self._held.fileno()):
+            raise WorkFailed(f"another build is at work in '{self.folder}'; wait for it, or stop it")
 
     def close(self) -> None:
         """Let others in."""
