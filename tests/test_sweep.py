@@ -77,6 +77,19 @@ def test_a_search_that_finds_nothing_says_so() -> None:
     assert finding.steps is None and finding.best
 
 
+def test_records_tell_which_m_cannot_finish_an_iteration() -> None:
+    """Episodes of the whole horizon: an m whose first iteration alone is over the budget is never run."""
+
+    def answer(config: RunConfig) -> RunRecord:
+        return RunRecord(
+            config, (Point(1, 0.0),), steps=min(config.timesteps, config.m * 3 * 100 * 100), optimal_return=1.0
+        )
+
+    _, asked = conduct(search(replace(SMALL, timesteps=600_000), EMPTY, "gorp"), answer)
+    largest = max(config.m for config in asked)
+    assert largest * 3 * 100 / 2 < 600_000 <= 2 * largest * 3 * 100 / 2
+
+
 def test_the_analysis_orders_the_ks() -> None:
     assert promising_ks("BRIDGE/qbert_10_fs30-Sticky-v0", (1, 2, 3, 4, 5))[0] == 4  # the first k that is solvable
     assert promising_ks("BRIDGE/alien_10_fs30-Sticky-v0", (3, 1)) == [3, 1]  # nothing is known

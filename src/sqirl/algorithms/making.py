@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -14,8 +15,9 @@ from sqirl.envs.catalogue import lookup
 from sqirl.envs.ids import EnvId, is_bridge_id, parse_id
 from sqirl.envs.registration import make_env
 from sqirl.errors import UnknownEnv
-from sqirl.mdp.play import load_table
+from sqirl.mdp.play import Table, load_table
 from sqirl.mdp.screens import Progress
+from sqirl.mdp.store import user_folder
 
 
 def reward_factor_of(env_id: EnvId) -> float:
@@ -34,7 +36,7 @@ def training_env(
         return DummyVecEnv([lambda: Monitor(gym.make(env)) for _ in range(num_envs)])
     env_id = parse_id(env)
     factor = reward_factor_of(env_id)
-    table = None if live else load_table(env_id, progress=progress)
+    table = None if live else _table_at_hand(env_id, progress)
     if verbose:
         where = (
             "the live game"
@@ -49,3 +51,18 @@ def training_env(
         return gym.wrappers.TransformReward(Monitor(make_env(env_id)), lambda reward: float(reward) / factor)
 
     return DummyVecEnv([make for _ in range(num_envs)])
+
+
+#: The table that was played last: the runs of a sweep come many to a worker, and to load one takes seconds.
+_last: dict[tuple[EnvId, Path], Table] = {}
+
+
+def _table_at_hand(env_id: EnvId, progress: Progress | None) -> Table | None:
+    key = env_id, user_folder()
+    if key not in _last:
+        table = load_table(env_id, progress=progress)
+        if table is None:
+            return None
+        _last.clear()
+        _last[key] = table
+    return _last[key]

@@ -121,7 +121,7 @@ class IteratedAlgorithm(BaseAlgorithm):
 
     def _player(self, callback: BaseCallback, budget: int) -> Callable[[Act, int], Played | None]:
         """`play(act, episodes)` for one iteration: counts the steps and calls the callback."""
-        batches = iter(np.random.SeedSequence([self._seed, self.iteration]).spawn(1000))
+        chance = np.random.SeedSequence([self._seed, self.iteration])
 
         def on_step(steps: int, infos: list[dict[str, Any]]) -> bool:
             self.num_timesteps += steps
@@ -131,7 +131,7 @@ class IteratedAlgorithm(BaseAlgorithm):
             return bool(callback.on_step()) and self.num_timesteps < budget
 
         def play(act: Act, episodes: int) -> Played | None:
-            played = play_episodes(self.source, act, episodes, next(batches), on_step)
+            played = play_episodes(self.source, act, episodes, chance.spawn(1)[0], on_step)
             callback.on_rollout_end()
             return played
 

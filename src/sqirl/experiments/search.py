@@ -7,6 +7,7 @@ see next; whoever conducts it runs them, in whatever order and wherever, and sen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 
@@ -76,9 +77,10 @@ def _search_k_and_m(sweep: Sweep, env_id: str, algorithm: str) -> Search:
     best: float | None = None
     runs: tuple[RunConfig, ...] = ()
     count = 0
+    cost = _Cost(env_id, algorithm)
     for k in promising_ks(env_id, sweep.ks):
         low, high, m = 0, None, sweep.smallest_m  # no run with m ≤ low solves, those with `high` do
-        while _can_win(env_id, algorithm, k, m, best, sweep.timesteps):
+        while cost.of_an_iteration(k, m) < min(sweep.timesteps, best or math.inf):  # else nothing is learned in time
             config = _config(sweep, env_id, algorithm, {"k": k, "m": m})
             if best is not None:  # only a complexity of at least one evaluation less is better
                 budget = int(best) - config.eval_every
@@ -88,6 +90,7 @@ def _search_k_and_m(sweep: Sweep, env_id: str, algorithm: str) -> Search:
             group = _seeded(config, sweep.seeds_of(algorithm))
             records = yield group
             count += len(records)
+            cost.learn(records)
             steps = censored_median([record.complexity for record in records])
             if steps is None:
                 low = m
@@ -118,14 +121,30 @@ def promising_ks(env_id: str, ks: tuple[int, ...]) -> list[int]:
     return sorted((k for k in ks if k <= analysis.horizon), key=rank)
 
 
-def _can_win(env_id: str, algorithm: str, k: int, m: int, best: float | None, timesteps: int) -> bool:
-    """Is one iteration, without which nothing is learned, over before the budget and before the best complexity so far?"""
-    horizon = parse_id(env_id).horizon if is_bridge_id(env_id) else 1
-    analysis = archived_analyses().get(env_id)
-    episodes = m
-    if algorithm == "gorp":
-        if analysis is None and k > 1:
-            return False
-        episodes *= (analysis.num_actions if analysis else 2) ** k
-    # Episodes may be far shorter than the horizon; a tenth of it is the least that we reckon with
-    return episodes * max(1, horizon // 10) < min(timesteps, timesteps if best is None else best)
+class _Cost:
+    """The least steps that an iteration takes: known better with every record."""
+
+    def __init__(self, env_id: str, algorithm: str) -> None:
+        analysis = archived_analyses().get(env_id)
+        self.horizon = parse_id(env_id).horizon if is_bridge_id(env_id) else 1
+        self.num_actions = analysis.num_actions if analysis else None
+        self.of_sequences = algorithm == "gorp"
+        # Episodes may be far shorter than the horizon; a tenth of it is the least that we reckon with
+        self.episode = max(1.0, self.horizon / 10)
+
+    def learn(self, records: list[RunRecord]) -> None:
+        """Runs that went through all iterations tell how long episodes are; half of that is safe to reckon with."""
+        for record in records:
+            episodes = self.horizon * self.episodes(record.config.k or 1, record.config.m or 1)
+            if record.error is None and record.steps < record.config.timesteps:
+                self.episode = max(self.episode, record.steps / episodes / 2)
+
+    def episodes(self, k: int, m: int) -> float:
+        if not self.of_sequences:
+            return m
+        if self.num_actions is None and k > 1:
+            return math.inf  # of unknown games GORP is tried with single actions only
+        return m * (self.num_actions or 2) ** k
+
+    def of_an_iteration(self, k: int, m: int) -> float:
+        return self.episodes(k, m) * self.episode
