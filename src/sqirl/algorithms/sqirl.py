@@ -80,14 +80,13 @@ class SQIRL(IteratedAlgorithm):
         """n epochs: n·m·T samples from the buffer, in minibatches."""
         self.policy.set_training_mode(True)
         steps = math.ceil(self.n_epochs * self._samples / self.batch_size)
-        rng, total = self.generator(_TRAINING), th.zeros(self.k)
+        rng, total = self.generator(_TRAINING), th.zeros(self.k, device=self.device)
         if self.replay.size == 0:  # every episode was over before this timestep
             return
         for _ in range(steps):
             batch = self._batch(self.replay.sample(self.batch_size, rng))
-            total += gradient_step(self.policy.networks, self.policy.optimizer, self.averages, batch, self.gamma)[
-                0
-            ].cpu()
+            losses = gradient_step(self.policy.networks, self.policy.optimizer, self.averages, batch, self.gamma)
+            total += losses[0]  # not fetched here: a GPU would have to be waited for
         self.n_updates += steps
         self.policy.set_training_mode(False)
         for j, loss in enumerate((total / steps).tolist(), start=1):
