@@ -210,6 +210,23 @@ def test_a_really_full_disk_and_the_same_call_in_the_same_process(
     assert saved_bytes(again, tmp_path / "again.npz") == expected
 
 
+def test_workers_leave_with_the_process_that_is_killed() -> None:
+    script = (
+        "import os, time\nfrom sqirl.mdp.workers import process_pool\n"
+        "if __name__ == '__main__':\n    print(process_pool(1).submit(os.getpid).result(), flush=True)\n    time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    worker = Path("/proc") / process.stdout.readline().strip()
+    assert worker.exists()
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 20
+    while worker.exists() and "(zombie)" not in (worker / "status").read_text():
+        assert time.monotonic() < deadline, "the worker outlived its parent"
+        time.sleep(0.1)
+
+
 def test_two_builds_do_not_meet_in_one_folder(tmp_path: Path, expected: bytes) -> None:
     first = Journal(tmp_path / "build", identity={})
     with pytest.raises(WorkFailed, match="another build is at work"):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from sqirl.errors import WorkFailed
 from sqirl.experiments.search import Finding, Search, search
 from sqirl.experiments.sweeps import Sweep
 from sqirl.experiments.work import job_of, perform_job
-from sqirl.mdp.workers import abandon, connect, killed_worker
+from sqirl.mdp.workers import abandon, connect, killed_worker, process_pool
 from sqirl.results.records import RecordStore, RunConfig, RunRecord
 
 #: How often workers may die in a row without finishing a run.
@@ -125,7 +124,7 @@ class Conductor:
         if self.cluster is not None:
             return self._connected().submit(perform_job, *arguments, pure=False)
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"))
+            self._pool = process_pool(self.jobs)
         return self._pool.submit(perform_job, *arguments)
 
     def _collect(self) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any
 
 from sqirl.envs.game import Game
@@ -116,8 +117,7 @@ class Workers:
             # Not pure: a block that is submitted again must not be given the fate that it had before.
             return self._connected().submit(expand_named, self._name, batch, pure=False)
         if self._pool is None:
-            # Not forked: a fork of a process with threads (numba's, the emulator's) may never come to life
-            self._pool = ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn"))
+            self._pool = process_pool(self.jobs)
         return self._pool.submit(expand_named, self._name, batch)
 
     def _hands(self) -> int:
@@ -140,6 +140,26 @@ class Workers:
         self._abandon_pool()
         if self._client is not None:
             self._client.close()
+
+
+def process_pool(jobs: int) -> ProcessPoolExecutor:
+    """Worker processes that leave when this one does, however it ends.
+
+    Not forked: a fork of a process with threads (numba's, the emulator's) may never come to life.
+    """
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_with_parent)
+
+
+def _leave_with_parent() -> None:
+    """A worker of a killed process would wait for its next task for ever, with all that it has loaded."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def abandon(pool: ProcessPoolExecutor) -> None:
