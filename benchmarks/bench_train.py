@@ -108,8 +108,7 @@ def memory() -> None:
             Transitions(*keys, rng.integers(3, size=n), rng.random(n), rng.random(n), rng.random(n) < 0.9)
         )
     model.set_logger(configure(None, []))
-    model._samples = 26
-    model.train()
+    model.train(26)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(
         f"full buffer: {model.replay.size:,} transitions in {model.replay.nbytes / 1e6:.0f} MB; peak memory {peak:.2f} GB"

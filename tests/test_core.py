@@ -154,12 +154,30 @@ def test_distinct_observations_name_each_once() -> None:
 
 
 def test_frames_are_kept_once_and_stacked() -> None:
-    memory = FrameMemory(10, (1, 2, 2), np.uint8, stacked=3)
-    numbers = memory.append(np.arange(1, 9, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 2), np.uint8))
+    memory = FrameMemory(10, (1, 2, 2), np.uint8, stacked=3, num_lanes=2)
+    frames = np.arange(1, 9, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 2), np.uint8)
+    numbers = memory.append(frames, keep=np.ones(8, bool))
     seen = memory.observations(np.array([[0, 0, numbers[0]], [numbers[5], numbers[6], numbers[7]]]))
     assert seen.shape == (2, 3, 2, 2) and seen[:, :, 0, 0].tolist() == [[0, 0, 1], [6, 7, 8]]
-    later = memory.append(np.full((6, 1, 2, 2), 99, np.uint8))
+    for _ in range(20):  # frames that are only acted on push nothing out
+        passing = memory.append(np.full((2, 1, 2, 2), 50, np.uint8), keep=np.zeros(2, bool))
+    assert memory.observations(np.array([[numbers[0], passing[0], passing[1]]]))[0, :, 0, 0].tolist() == [1, 50, 50]
+    later = memory.append(np.full((6, 1, 2, 2), 99, np.uint8), keep=np.ones(6, bool))
     assert memory.holds(np.array([[0, 0, numbers[3]], [numbers[4], later[0], later[1]]])).tolist() == [False, True]
+
+
+def test_the_oldest_transitions_are_forgotten_with_their_frames() -> None:
+    replay, rng = Replay(10, 1), np.random.default_rng(0)
+    replay.extend(transitions(14, first=1))
+    replay.forget_until(lambda keys: keys[:, 0] >= 8)
+    assert replay.size == 7 and set(replay.sample(200, rng).keys[:, 0].tolist()) == set(range(8, 15))
+    copy = Replay(10, 1)
+    copy.restore(replay.state())
+    for one in (replay, copy):
+        one.extend(transitions(5, first=15))
+        assert set(one.sample(300, rng).keys[:, 0].tolist()) == set(range(10, 20))
+    replay.forget_until(lambda keys: keys[:, 0] > 99)
+    assert replay.size == 0
 
 
 def test_returns_to_go_stop_at_the_ends() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import gymnasium as gym
@@ -123,12 +122,53 @@ def test_predict_counts_the_time_of_every_env_by_itself() -> None:
     assert single == 1 and state[0].tolist() == [1]
 
 
+class Serial(gym.Env):
+    """Shows a number that it never shows again, and pays that number for the next action."""
+
+    observation_space, action_space = gym.spaces.Box(0, 1e6, (1,), np.float32), gym.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.serial = 0
+
+    def _show(self) -> np.ndarray:
+        self.serial += 1
+        return np.array([self.serial], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._show(), {}
+
+    def step(self, action):
+        reward = float(self.serial)
+        return self._show(), reward, False, False, {}
+
+
 def test_only_steps_after_the_frozen_prefix_are_stored() -> None:
-    model = small_run(m=5)
-    model.learn(5 * 6)  # one iteration
-    first = model.replay.size
-    model.learn(5 * 6, reset_num_timesteps=False)
-    assert first <= 30 and model.replay.size - first <= 25
+    model = SQIRL("MlpPolicy", gym.wrappers.TimeLimit(Serial(), 30), k=1, m=5, seed=0, device="cpu", n_epochs=1)
+    model.learn(5 * 30)  # one iteration
+    assert model.replay.size == 5 * 30
+    model.learn(5 * 30, reset_num_timesteps=False)
+    assert model.replay.size == 5 * 30 + 5 * 29
+
+
+def test_the_live_buffer_shows_what_the_env_showed() -> None:
+    """Also when far more frames went by than it holds: those of the frozen prefix push nothing out."""
+    env = DummyVecEnv([lambda: gym.wrappers.TimeLimit(Serial(), 30)] * 2)
+    model = SQIRL("MlpPolicy", env, k=1, m=10, seed=0, device="cpu", n_epochs=1, buffer_size=1000).learn(9000)
+    assert model.iteration == 30 and model.replay.size == 1000
+    samples = model.replay.sample(5000, np.random.default_rng(0))
+    assert np.array_equal(model.source.observations(samples.keys)[:, 0], samples.rewards)
+
+
+def test_another_env_and_another_checkpoint_leave_nothing_of_the_last(tmp_path: Path) -> None:
+    model = SQIRL("CnnPolicy", EMPTY, k=1, m=2, seed=0, device="cpu", n_epochs=1, **GRID).learn(400)
+    model.save_checkpoint(tmp_path / "c.pt")
+    assert model.replay.size and model._known_actions
+    model.learn(400, reset_num_timesteps=False)
+    model.load_checkpoint(tmp_path / "c.pt")
+    assert not model._known_actions and model.replay.size
+    model.set_env(model.get_env())
+    assert not model._known_actions and model.replay.size == 0
 
 
 def test_scalars_have_sb3s_names(tmp_path: Path) -> None:
@@ -189,13 +229,8 @@ def test_wrong_calls_are_one_line(tmp_path: Path) -> None:
     wrong(lambda: SQIRL.load(tmp_path / "m.zip", env=gym.make("CartPole-v1")), "does not fit this env")
     wrong(lambda: SQIRL.load(tmp_path / "m.zip", env=corridor(), k=1), "trained with k = 2, not 1")
     wrong(lambda: SQIRL.load(tmp_path / "none.zip"), "no saved model")
-    wrong(lambda: small_run(k=1).load_checkpoint(checkpoint(model)), "k = 2, not 1")
-    wrong(lambda: model.load_checkpoint(io.BytesIO(b"torn")), "not a checkpoint")
+    model.save_checkpoint(tmp_path / "c.pt")
+    wrong(lambda: small_run(k=1).load_checkpoint(tmp_path / "c.pt"), "k = 2, not 1")
+    (tmp_path / "c.pt").write_bytes(b"torn")
+    wrong(lambda: model.load_checkpoint(tmp_path / "c.pt"), "not a checkpoint")
     assert sqirl.SQIRL is SQIRL and sqirl.GORP is GORP
-
-
-def checkpoint(model: SQIRL) -> io.BytesIO:
-    buffer = io.BytesIO()
-    model.save_checkpoint(buffer)
-    buffer.seek(0)
-    return buffer

@@ -14,11 +14,13 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 import torch as th
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sqirl.algorithms.full_atari import full_atari_env
 from sqirl.algorithms.presets import FULL_ATARI, OWN, make_model
 from sqirl.errors import SqirlError
 from sqirl.experiments import memory
+from sqirl.experiments import run as run_module
 from sqirl.experiments.plan import parse_seeds, parse_steps, planned_run
 from sqirl.experiments.run import Run, perform, target_of
 from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, read_record
@@ -44,7 +46,9 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize("algorithm", RUNS)
-def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(algorithm: str, tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = config_of(algorithm)
     whole = perform(config, RecordStore(tmp_path / "whole"))
     store = RecordStore(tmp_path / "stopped")
@@ -61,7 +65,16 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(algorithm: str, tmp_pat
     with pytest.raises(Stopped):
         run.perform()
     assert store.get(config) is None and run.checkpoint_path.is_file() and 0 < saved[-1] < whole.steps
+    loaded, load = [], run_module.checkpoint.load
+
+    def load_and_note(path: Path, model: BaseAlgorithm) -> object:
+        found = load(path, model)
+        loaded.append(model.num_timesteps)
+        return found
+
+    monkeypatch.setattr(run_module.checkpoint, "load", load_and_note)
     resumed = perform(config, store)
+    assert loaded == saved[-1:]  # it went on, and did not start anew
     assert resumed.curve == whole.curve and resumed.steps == whole.steps and len(whole.curve) > 2
     assert not run.checkpoint_path.exists() and store.get(config) == resumed
     assert perform(config, store, progress=lambda p: pytest.fail("run twice")) == resumed
@@ -78,7 +91,7 @@ def test_kill_9_and_the_same_command(tmp_path: Path) -> None:
         time.sleep(0.05)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
-    assert not list((tmp_path / "k").glob("*.json"))
+    assert not list((tmp_path / "k").glob("*.json")) and list((tmp_path / "k").glob("*.checkpoint"))
     again = subprocess.run([*command, "-o", tmp_path / "k"], env=env, capture_output=True, text=True, check=True)
     assert json.loads(again.stdout)["curve"] == json.loads(whole.stdout)["curve"]
     assert {path.suffix for path in (tmp_path / "k").iterdir()} == {".json", ".png"}

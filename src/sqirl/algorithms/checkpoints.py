@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,31 @@ from sqirl.mdp.files import write_atomically
 if TYPE_CHECKING:
     from sqirl.algorithms.sqirl import SQIRL
 
-#: A file, or something to write to and read from.
-Target = Path | io.BytesIO
+#: Strings of more than 4 GiB are beyond torch's default protocol.
+PICKLE_PROTOCOL = 4
 
 
-def save_checkpoint(model: SQIRL, target: Target) -> None:
+def save_checkpoint(model: SQIRL, path: Path) -> None:
+    state = learning_state(model)
+    write_atomically(path, lambda file: th.save(state, file, pickle_protocol=PICKLE_PROTOCOL))
+
+
+def load_checkpoint(model: SQIRL, path: Path) -> None:
+    try:
+        state = th.load(path, map_location="cpu", weights_only=False)
+        identity = state["identity"]
+    except Exception as error:
+        raise SqirlError(f"'{path}' is not a checkpoint: {str(error).splitlines()[0]}") from error
+    for name, value in _identity(model).items():
+        if identity.get(name) != value:
+            raise SqirlError(f"'{path}' is of a run with {name} = {identity.get(name)}, not {value}")
+    restore_learning(model, state)
+
+
+def learning_state(model: SQIRL) -> dict[str, Any]:
+    """Everything that learning goes on from; arrays as tensors, which are written without a copy."""
     source = model.source
-    state: dict[str, Any] = {
+    return {
         "identity": _identity(model),
         "iteration": model.iteration,
         "num_timesteps": model.num_timesteps,
@@ -32,27 +49,16 @@ def save_checkpoint(model: SQIRL, target: Target) -> None:
         "replay": model.replay.state(),
         "frames": source.memory.state() if isinstance(source, LiveSource) else None,
     }
-    buffer = io.BytesIO() if isinstance(target, Path) else target
-    th.save(state, buffer)
-    if isinstance(target, Path):
-        write_atomically(target, buffer.getvalue())
 
 
-def load_checkpoint(model: SQIRL, target: Target) -> None:
-    name_of = f"'{target}'" if isinstance(target, Path) else "the checkpoint"
-    try:
-        state = th.load(target, map_location=model.device, weights_only=False)
-        identity = state["identity"]
-    except Exception as error:
-        raise SqirlError(f"{name_of} is not a checkpoint: {str(error).splitlines()[0]}") from error
-    for name, value in _identity(model).items():
-        if identity.get(name) != value:
-            raise SqirlError(f"{name_of} is of a run with {name} = {identity.get(name)}, not {value}")
+def restore_learning(model: SQIRL, state: dict[str, Any]) -> None:
+    model.start_anew()
     model.iteration, model.num_timesteps = state["iteration"], state["num_timesteps"]
     model.n_updates = state["n_updates"]
     model.policy.load_state_dict(state["policy"])
     model.policy.optimizer.load_state_dict(state["optimizer"])
-    model.averages.mean, model.averages.count = state["averages"]
+    mean, model.averages.count = state["averages"]
+    model.averages.mean = mean.to(model.device)
     model.replay.restore(state["replay"])
     if isinstance(model.source, LiveSource):
         model.source.memory.restore(state["frames"])

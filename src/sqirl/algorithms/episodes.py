@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sqirl.algorithms.replay import Transitions
-from sqirl.algorithms.sources import Source
+from sqirl.algorithms.sources import Keep, Source
 
 #: (timesteps (n,), keys (n, K)) -> actions (n,)
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -54,8 +54,10 @@ class Played:
         )
 
 
-def play_episodes(source: Source, act: Act, count: int, seed: np.random.SeedSequence, on_step: OnStep) -> Played | None:
-    """`count` whole episodes, or None if `on_step` stops them before their end.
+def play_episodes(
+    source: Source, act: Act, count: int, seed: np.random.SeedSequence, on_step: OnStep, *, first: int = 0
+) -> Played | None:
+    """`count` whole episodes, or None if `on_step` stops them before their end; what is seen from time `first` on is kept.
 
     Every lane plays a fixed share of them, so that short episodes are not counted more often than long ones.
     """
@@ -67,7 +69,7 @@ def play_episodes(source: Source, act: Act, count: int, seed: np.random.SeedSequ
     while (left > 0).any():
         active = left > 0
         actions = act(t, source.keys)
-        rewards, ends, infos = source.step(actions)
+        rewards, ends, infos = source.step(actions, _worth_keeping(t, left, first))
         keys.append(source.keys)
         steps.append((actions, rewards, ends, active, t))
         left = left - (ends & active)
@@ -76,3 +78,13 @@ def play_episodes(source: Source, act: Act, count: int, seed: np.random.SeedSequ
             return None
     columns = [np.array(column) for column in zip(*steps, strict=True)]
     return Played(np.array(keys), *columns)
+
+
+def _worth_keeping(t: np.ndarray, left: np.ndarray, first: int) -> Keep:
+    """What comes next is, in lanes that have episodes left, from time `first` on."""
+
+    def keep(ends: np.ndarray) -> np.ndarray:
+        worth: np.ndarray = (np.where(ends, 0, t + 1) >= first) & (left > np.where(ends, 1, 0))
+        return worth
+
+    return keep

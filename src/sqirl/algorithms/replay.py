@@ -6,21 +6,15 @@ screens and nothing else is kept; over a live env each frame is kept once, in a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
+import torch as th
 
 from sqirl.errors import SqirlError
 from sqirl.mdp.arrays import distinct_rows
-
-
-class Observations(Protocol):
-    """Whoever turns keys into observations."""
-
-    key_length: int
-
-    def observations(self, keys: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +38,7 @@ class Replay:
     def __init__(self, capacity: int, key_length: int) -> None:
         if capacity < 1:
             raise SqirlError(f"buffer_size {capacity} is below 1")
-        self.capacity, self.size, self._next = capacity, 0, 0
+        self.capacity, self.size, self._next = capacity, 0, 0  # the newest row lies before `_next`
         dtype = [
             ("key", np.int32, key_length), ("next_key", np.int32, key_length), ("action", np.int16),
             ("reward", np.float32), ("return", np.float32), ("goes_on", np.bool_),
@@ -70,23 +64,34 @@ class Replay:
 
     def sample(self, count: int, rng: np.random.Generator) -> Transitions:
         """`count` transitions drawn uniformly, with replacement."""
-        rows = self._rows[rng.integers(self.size, size=count)]
+        rows = self._rows[self._places(rng.integers(self.size, size=count))]
         names = ("key", "next_key", "action", "reward", "return", "goes_on")
         return Transitions(*(np.ascontiguousarray(rows[name]) for name in names))
+
+    def _places(self, ages: np.ndarray) -> np.ndarray:
+        """Where rows lie, counted from the oldest."""
+        return (self._next - self.size + ages) % self.capacity
+
+    def forget_until(self, held: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Drop the oldest transitions up to the first whose observation is still held."""
+        kept = held(self._rows["key"][self._places(np.arange(self.size))])
+        self.size -= int(kept.argmax()) if kept.any() else self.size
 
     @property
     def nbytes(self) -> int:
         return int(self._rows.nbytes)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        return {"rows": self._rows[: self.size], "next": self._next}
+        """What a checkpoint keeps: the rows, the oldest first."""
+        rows = self._rows[self._places(np.arange(self.size))]
+        return {"rows": th.from_numpy(rows.view(np.uint8))}
 
     def restore(self, state: dict[str, Any]) -> None:
+        rows = state["rows"].numpy().view(self._rows.dtype)
         self.size = 0
-        self._grow(len(state["rows"]))
-        self._rows[: len(state["rows"])] = state["rows"]
-        self.size, self._next = len(state["rows"]), int(state["next"])
+        self._grow(len(rows))
+        self._rows[: len(rows)] = rows
+        self.size, self._next = len(rows), len(rows) % self.capacity
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,21 +124,31 @@ class FrameMemory:
     """Frames of live episodes, each kept once in a ring; a key names the frames that an observation is stacked of.
 
     Frame 0 is the blank one before the start of an episode. Frame numbers count on for ever (as int32, which 2·10^9 steps do
-    not exhaust); number n lies at place 1 + (n - 1) mod `capacity`.
+    not exhaust); number n lies at place 1 + (n - 1) mod `capacity`. Frames that nothing will be learned from are only acted
+    on: they are numbered -1, -2, … around a small ring of their own, so that they push nothing out.
     """
 
-    def __init__(self, capacity: int, shape: tuple[int, ...], dtype: Any, *, stacked: int) -> None:
+    def __init__(self, capacity: int, shape: tuple[int, ...], dtype: Any, *, stacked: int, num_lanes: int) -> None:
         self.capacity, self.stacked, self.key_length = capacity, stacked, stacked
+        self._passing = num_lanes * (stacked + 1)  # in each lane the stack, and the frame that comes
         # Zeros that are not written to take no memory
-        self._frames = np.zeros((capacity + 1, *shape), dtype)
-        self.count = 0
+        self._frames = np.zeros((1 + capacity + self._passing, *shape), dtype)
+        self.count = self._passed = 0
 
-    def append(self, frames: np.ndarray) -> np.ndarray:
-        """(n,) the numbers of n new frames."""
-        numbers = self.count + 1 + np.arange(len(frames))
-        self._frames[1 + (numbers - 1) % self.capacity] = frames
-        self.count += len(frames)
+    def append(self, frames: np.ndarray, keep: np.ndarray) -> np.ndarray:
+        """(n,) the numbers of n new frames, of which the mask says which will be learned from."""
+        numbers = np.empty(len(frames), np.int64)
+        kept, passing = np.flatnonzero(keep), np.flatnonzero(~keep)
+        numbers[kept] = self.count + 1 + np.arange(len(kept))
+        numbers[passing] = -1 - (self._passed + np.arange(len(passing))) % self._passing
+        self._frames[self._places(numbers)] = frames
+        self.count += len(kept)
+        self._passed += len(passing)
         return numbers.astype(np.int32)
+
+    def _places(self, numbers: np.ndarray) -> np.ndarray:
+        kept = np.where(numbers > 0, 1 + (numbers - 1) % self.capacity, 0)
+        return np.where(numbers < 0, self.capacity - numbers, kept)
 
     def holds(self, keys: np.ndarray) -> np.ndarray:
         """(n,) bool: are all frames of the key still there?"""
@@ -142,16 +157,13 @@ class FrameMemory:
 
     def observations(self, keys: np.ndarray) -> np.ndarray:
         """(n, stacked·C, …): the frames of each key, stacked along their first axis (channels)."""
-        frames = self._frames[np.where(keys > 0, 1 + (keys - 1) % self.capacity, 0)]
+        frames = self._frames[self._places(keys)]
         return frames.reshape(len(keys), -1, *frames.shape[3:]) if self.stacked > 1 else frames[:, 0]
 
-    @property
-    def nbytes(self) -> int:
-        return int(self._frames.nbytes)
-
     def state(self) -> dict[str, Any]:
-        return {"frames": self._frames[: 1 + min(self.count, self.capacity)], "count": self.count}
+        """What a checkpoint keeps; a tensor, which is written without a copy."""
+        return {"frames": th.from_numpy(self._frames[: 1 + min(self.count, self.capacity)]), "count": self.count}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._frames[: len(state["frames"])] = state["frames"]
+        self._frames[: len(state["frames"])] = state["frames"].numpy()
         self.count = int(state["count"])

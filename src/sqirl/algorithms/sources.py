@@ -5,6 +5,7 @@ A source plays episodes side by side. Observations go by keys (see `replay.py`),
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -19,6 +20,10 @@ from sqirl.mdp.play import SeenLanes
 MOST_LANES = 8192
 
 
+#: (num_lanes,) ends of episodes -> (num_lanes,) will what is observed next be learned from?
+Keep = Callable[[np.ndarray], np.ndarray]
+
+
 class Source(Protocol):
     """Episodes side by side; `keys` name what is observed in each lane now."""
 
@@ -28,7 +33,7 @@ class Source(Protocol):
     keys_last: bool  # does a key name the same observation for ever?
 
     def start(self, episodes: int, seed: np.random.SeedSequence) -> None: ...
-    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]: ...
+    def step(self, actions: np.ndarray, keep: Keep) -> tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]: ...
     def observations(self, keys: np.ndarray) -> np.ndarray: ...  # as the policy takes them
 
 
@@ -48,7 +53,7 @@ class TableSource:
         self._totals = np.zeros(self.num_lanes)
         self.keys = self._lanes.keys
 
-    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]:
+    def step(self, actions: np.ndarray, keep: Keep) -> tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]:
         rewards, ends = self._lanes.step(actions)
         self._totals += rewards
         infos = [
@@ -80,23 +85,24 @@ class LiveSource:
             shape = ()
         elif self.stacked > 1:
             shape = (shape[0] // self.stacked, *shape[1:])
-        self.memory = FrameMemory(capacity, shape, space.dtype, stacked=self.stacked)
+        self.memory = FrameMemory(capacity, shape, space.dtype, stacked=self.stacked, num_lanes=self.num_lanes)
         self.key_length = self.memory.key_length
         self.keys = np.zeros((self.num_lanes, self.key_length), np.int32)
         self._first_action = int(getattr(env.action_space, "start", 0))
 
     def start(self, episodes: int, seed: np.random.SeedSequence) -> None:
         self.env.seed(int(seed.generate_state(1)[0]) % 2**31)
-        self._observe(self.env.reset(), np.ones(self.num_lanes, bool))
+        everywhere = np.ones(self.num_lanes, bool)
+        self._observe(self.env.reset(), everywhere, everywhere)
 
-    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]:
+    def step(self, actions: np.ndarray, keep: Keep) -> tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]:
         observations, rewards, ends, infos = self.env.step(actions + self._first_action)
-        self._observe(observations, ends)
+        self._observe(observations, ends, keep(ends))
         return rewards, ends, infos
 
-    def _observe(self, observations: Any, starts: np.ndarray) -> None:
+    def _observe(self, observations: Any, starts: np.ndarray, keep: np.ndarray) -> None:
         newest = observations[:, -(observations.shape[1] // self.stacked) :] if self.stacked > 1 else observations
-        numbers = self.memory.append(newest)
+        numbers = self.memory.append(newest, keep)
         keys = np.zeros((self.num_lanes, self.key_length), np.int32)  # 0: the blank frame before a start
         if not starts.all():
             keys[~starts, :-1] = self.keys[~starts, 1:]
@@ -114,7 +120,7 @@ def frames_stacked(env: VecEnv) -> int:
         if isinstance(wrapper, VecFrameStack):
             return int(wrapper.stacked_obs.n_stack)
         wrapper = getattr(wrapper, "venv", None)
-    if not any(isinstance(env, kind) for kind in (VecTransposeImage,)):
+    if not isinstance(env, VecTransposeImage):
         return 1
     try:
         return int(env.get_attr("view")[0].stacked)
@@ -130,5 +136,5 @@ def source_of(env: VecEnv, *, buffer_size: int) -> Source:
 
 
 def frames_kept(buffer_size: int) -> int:
-    """Episodes bring a few frames more than transitions: those before the first stored step, and none after the last."""
+    """Episodes bring a few frames more than transitions: those that the first stored step is stacked of."""
     return int(1.25 * buffer_size) + 1024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from sqirl.algorithms.core import Batch, LossAverages, gradient_step
 from sqirl.algorithms.episodes import Act, Played
 from sqirl.algorithms.policies import SQIRLCnnPolicy, SQIRLPolicy
 from sqirl.algorithms.replay import Replay, Transitions, distinct_observations
+from sqirl.algorithms.sources import LiveSource
 from sqirl.algorithms.timed import IteratedAlgorithm
 from sqirl.mdp.arrays import distinct_rows
 
@@ -71,18 +71,19 @@ class SQIRL(IteratedAlgorithm):
         if played is None:
             return False
         self.replay.extend(played.transitions(self.gamma, first=self.iteration))
-        self._samples = self.m * self.horizon if self.horizon is not None else int(played.active.sum())
-        self.train()
+        if isinstance(self.source, LiveSource):
+            self.replay.forget_until(self.source.memory.holds)
+        self.train(self.m * self.horizon if self.horizon is not None else int(played.active.sum()))
         self.policy.freeze()
         return True
 
-    def train(self) -> None:
-        """n epochs: n·m·T samples from the buffer, in minibatches."""
-        self.policy.set_training_mode(True)
-        steps = math.ceil(self.n_epochs * self._samples / self.batch_size)
-        rng, total = self.generator(_TRAINING), th.zeros(self.k, device=self.device)
+    def train(self, samples: int) -> None:
+        """n epochs over so many samples (m·T) from the buffer, in minibatches."""
         if self.replay.size == 0:  # every episode was over before this timestep
             return
+        self.policy.set_training_mode(True)
+        steps = math.ceil(self.n_epochs * samples / self.batch_size)
+        rng, total = self.generator(_TRAINING), th.zeros(self.k, device=self.device)
         for _ in range(steps):
             batch = self._batch(self.replay.sample(self.batch_size, rng))
             losses = gradient_step(self.policy.networks, self.policy.optimizer, self.averages, batch, self.gamma)
@@ -165,8 +166,15 @@ class SQIRL(IteratedAlgorithm):
             self._replay = Replay(self.buffer_size, self.source.key_length)
         return self._replay
 
-    def _frames_kept(self) -> int:
+    def _transitions_kept(self) -> int:
         return self.buffer_size
+
+    def _first_kept(self) -> int:
+        """A step that is stored shows the frames before it, too."""
+        return self.iteration - getattr(self.source, "stacked", 1) + 1
+
+    def _forget_episodes(self) -> None:
+        self._known_actions, self._replay = {}, None
 
     def _policy_arguments(self) -> dict[str, Any]:
         return {**self.policy_kwargs, "k": self.k}
@@ -177,14 +185,14 @@ class SQIRL(IteratedAlgorithm):
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         return ["policy", "policy.optimizer"], []
 
-    def save_checkpoint(self, target: str | Path | io.BytesIO) -> None:
+    def save_checkpoint(self, path: str | Path) -> None:
         """Everything that learning goes on from: call it between iterations."""
         from sqirl.algorithms.checkpoints import save_checkpoint
 
-        save_checkpoint(self, Path(target) if isinstance(target, str) else target)
+        save_checkpoint(self, Path(path))
 
-    def load_checkpoint(self, target: str | Path | io.BytesIO) -> None:
+    def load_checkpoint(self, path: str | Path) -> None:
         """Go on from a checkpoint of a model made with the same arguments: `learn(…, reset_num_timesteps=False)`."""
         from sqirl.algorithms.checkpoints import load_checkpoint
 
-        load_checkpoint(self, Path(target) if isinstance(target, str) else target)
+        load_checkpoint(self, Path(path))

@@ -131,7 +131,7 @@ class IteratedAlgorithm(BaseAlgorithm):
             return bool(callback.on_step()) and self.num_timesteps < budget
 
         def play(act: Act, episodes: int) -> Played | None:
-            played = play_episodes(self.source, act, episodes, chance.spawn(1)[0], on_step)
+            played = play_episodes(self.source, act, episodes, chance.spawn(1)[0], on_step, first=self._first_kept())
             callback.on_rollout_end()
             return played
 
@@ -151,12 +151,19 @@ class IteratedAlgorithm(BaseAlgorithm):
         if self._source is None:
             if self.env is None:
                 raise SqirlError("there is no env to learn in; give one with set_env")
-            self._source = source_of(self.env, buffer_size=self._frames_kept())
+            self._source = source_of(self.env, buffer_size=self._transitions_kept())
         return self._source
 
-    def _frames_kept(self) -> int:
-        """How many frames of a live env are to be remembered."""
+    def _transitions_kept(self) -> int:
+        """How many transitions of a live env are to be remembered."""
         return 1
+
+    def _first_kept(self) -> int:
+        """The first timestep of an episode whose frame is to be remembered."""
+        return LONGEST_HORIZON
+
+    def _forget_episodes(self) -> None:
+        """Another env: what was seen in the last one is of no use."""
 
     def dump_logs(self) -> None:
         """Write the scalars of Stable-Baselines3's names."""
@@ -190,6 +197,7 @@ class IteratedAlgorithm(BaseAlgorithm):
         check_actions(env)
         super().set_env(env, force_reset)
         self._source = None
+        self._forget_episodes()
         assert self.env is not None
         self.horizon = horizon_of(self.env) or self.horizon
 

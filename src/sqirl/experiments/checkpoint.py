@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import torch as th
 from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from sqirl.algorithms.checkpoints import PICKLE_PROTOCOL, learning_state, restore_learning
 from sqirl.algorithms.gorp import GORP
 from sqirl.algorithms.sqirl import SQIRL
 from sqirl.algorithms.table_vec_env import TableVecEnv
@@ -19,21 +19,17 @@ from sqirl.errors import WorkFailed
 from sqirl.mdp.files import write_atomically
 from sqirl.results.records import Point
 
-_FORMAT = 1
-
 
 def save(path: Path, model: BaseAlgorithm, curve: list[Point], seconds: float) -> None:
     """Write everything that the run goes on from, in one step."""
-    state = {"format": _FORMAT, "curve": curve, "seconds": seconds, "model": _model_state(model)}
-    buffer = io.BytesIO()
-    th.save(state, buffer)
-    write_atomically(path, buffer.getvalue())
+    state = {"curve": curve, "seconds": seconds, "model": _model_state(model)}
+    write_atomically(path, lambda file: th.save(state, file, pickle_protocol=PICKLE_PROTOCOL))
 
 
 def load(path: Path, model: BaseAlgorithm) -> tuple[list[Point], float]:
     """Bring a freshly made model to where the checkpoint was; (curve, seconds) so far."""
     try:
-        state = th.load(path, map_location=model.device, weights_only=False)
+        state = th.load(path, map_location="cpu", weights_only=False)
         curve, seconds = list(state["curve"]), float(state["seconds"])
         _restore_model(model, state["model"])
     except (OSError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError, ValueError) as error:
@@ -45,14 +41,14 @@ def load(path: Path, model: BaseAlgorithm) -> tuple[list[Point], float]:
 
 def _model_state(model: BaseAlgorithm) -> dict[str, Any]:
     if isinstance(model, SQIRL):
-        buffer = io.BytesIO()
-        model.save_checkpoint(buffer)
-        return {"sqirl": buffer.getvalue()}
+        return learning_state(model)
     state: dict[str, Any] = {"num_timesteps": model.num_timesteps, "policy": model.policy.state_dict()}
     if isinstance(model, GORP):
         return {**state, "iteration": model.iteration, "rng": model.policy.rng.bit_generator.state}
     state["optimizer"] = model.policy.optimizer.state_dict()
     state["chance"] = np.random.get_state(), th.get_rng_state(), model.action_space.np_random.bit_generator.state
+    if model.device.type == "cuda":
+        state["cuda_chance"] = th.cuda.get_rng_state(model.device)
     names = ["_n_updates", "_episode_num", "_last_obs", "_last_episode_starts", "_last_original_obs", "_n_calls"]
     names += ["_current_progress_remaining", "exploration_rate", "ep_info_buffer", "ep_success_buffer"]
     state["fields"] = {name: getattr(model, name) for name in names if hasattr(model, name)}
@@ -75,7 +71,7 @@ def _model_state(model: BaseAlgorithm) -> dict[str, Any]:
 
 def _restore_model(model: BaseAlgorithm, state: dict[str, Any]) -> None:
     if isinstance(model, SQIRL):
-        model.load_checkpoint(io.BytesIO(state["sqirl"]))
+        restore_learning(model, state)
         return
     model.num_timesteps = state["num_timesteps"]
     model.policy.load_state_dict(state["policy"])
@@ -100,5 +96,7 @@ def _restore_model(model: BaseAlgorithm, state: dict[str, Any]) -> None:
         setattr(model, name, value)
     numpy_state, torch_state, action_state = state["chance"]
     np.random.set_state(numpy_state)
-    th.set_rng_state(torch_state.cpu())
+    th.set_rng_state(torch_state)
+    if "cuda_chance" in state and model.device.type == "cuda":
+        th.cuda.set_rng_state(state["cuda_chance"], model.device)
     model.action_space.np_random.bit_generator.state = action_state

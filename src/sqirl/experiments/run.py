@@ -29,6 +29,8 @@ from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, reac
 
 #: Seconds between checkpoints, unless asked otherwise; whatever kills a run loses no more than that.
 CHECKPOINT_SECONDS = 60.0
+#: Checkpoints of live games hold gigabytes of frames: at most this share of the time goes into writing them.
+CHECKPOINT_SHARE = 0.05
 #: Seconds between two words on progress.
 PROGRESS_SECONDS = 0.2
 
@@ -157,8 +159,9 @@ class Run:
         """Add a point to the curve; its chance comes from the seed and the steps, whenever it is asked."""
         steps = self.model.num_timesteps
         found = self._evaluation(steps)
-        self.curve = [point for point in self.curve if point.steps < steps]  # a later word on the same steps counts
-        self.curve.append(Point(steps, found.mean, found.exact))
+        point = Point(steps, found.mean, found.exact)
+        if point not in self.curve:  # learning after the last step makes another one of the same steps
+            self.curve.append(point)
 
     def _evaluation(self, steps: int) -> Evaluation:
         if self.table is not None:
@@ -181,7 +184,8 @@ class _Watch(BaseCallback):
         super().__init__()
         self.run = run
         self._next = (run.model.num_timesteps // run.config.eval_every + 1) * run.config.eval_every
-        self._saved = self._told = time.monotonic()
+        self._told = time.monotonic()
+        self._next_save = self._told + run.checkpoint_seconds
         self._first_steps = run.model.num_timesteps
 
     def _on_step(self) -> bool:
@@ -197,12 +201,11 @@ class _Watch(BaseCallback):
         return not run.solved
 
     def _on_rollout_start(self) -> None:
-        if (
-            time.monotonic() - self._saved >= self.run.checkpoint_seconds
-            and self.model.num_timesteps > self._first_steps
-        ):
+        began = time.monotonic()
+        if began >= self._next_save and self.model.num_timesteps > self._first_steps:
             self.run.save_checkpoint()
-            self._saved = time.monotonic()
+            now = time.monotonic()
+            self._next_save = now + max(self.run.checkpoint_seconds, (now - began) / CHECKPOINT_SHARE)
 
 
 def _num_envs(config: RunConfig) -> int:

@@ -13,8 +13,9 @@ import json
 import os
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -69,13 +70,18 @@ def _zipped(arrays: dict[str, np.ndarray]) -> bytes:
     return buffer.getvalue()
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Put `content` at `path` in one step: a reader or a crash never sees half of it."""
+def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
+    """Put `content` (or what it writes, if it is large) at `path` in one step: a reader or a crash never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            if callable(content):
+                content(file)
+            else:
+                file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # or a power cut may leave the name without the content
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
