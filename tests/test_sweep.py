@@ -72,6 +72,11 @@ def test_nothing_is_better_than_the_first_evaluation() -> None:
     assert finding.steps == 10_000 and len(asked) == 2  # both seeds of the first setting
 
 
+def test_a_failed_run_ends_its_search() -> None:
+    finding, asked = conduct(search(SMALL, EMPTY, "gorp"), lambda config: RunRecord(config, error="no memory"))
+    assert finding.error == "no memory" and finding.steps is None and len(asked) == 2
+
+
 def test_a_search_that_finds_nothing_says_so() -> None:
     finding, _ = conduct(search(SMALL, EMPTY, "gorp"), solved_from(10**9, 1))
     assert finding.steps is None and finding.best
@@ -153,6 +158,22 @@ def test_a_failed_run_is_a_record_and_the_sweep_goes_on(tmp_path: Path) -> None:
     config = RunConfig("gorp", EMPTY, k=12, m=1)  # 3^12 sequences are fine, but 6^12 are not
     record = perform_job(job_of(replace(config, env_id="BRIDGE/MiniGrid-LavaGapS5-v0")), str(tmp_path))
     assert "6^12" in record["error"] and RecordStore(tmp_path).all()[0].error == record["error"]
+
+
+def test_a_sweep_with_failed_runs_says_so_and_fails(sqirl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Conductor, "_start", start_here)
+    monkeypatch.setattr(run_module.Run, "perform", lambda self: 1 / 0)
+    (tmp_path / "s.toml").write_text(f'envs = ["{EMPTY}"]\nalgorithms = ["gorp"]\nseeds = 1\nks = [1]\n')
+    code, out, err = sqirl("sweep", "s.toml", "--no-preview", "-o", "runs")
+    assert code == 1 and "a run failed: ZeroDivisionError" in out
+    assert f"gorp on {EMPTY}: ZeroDivisionError: division by zero; the same command tries them again" in err
+
+
+def start_here(self: Conductor, config: RunConfig) -> Future[dict]:
+    """In this process, where monkeypatches are."""
+    done: Future[dict] = Future()
+    done.set_result(perform_job(job_of(config), str(self.store.folder)))
+    return done
 
 
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,9 +109,30 @@ def test_records_are_named_by_their_content(tmp_path: Path) -> None:
         store.get(config)
 
 
+def test_the_complexity_counts_evaluations_for_when_they_were_due() -> None:
+    def complexity(*points: tuple[int, float]) -> int | None:
+        config = RunConfig("sqirl", EMPTY, k=1, m=64, eval_every=10_000)
+        return RunRecord(config, tuple(Point(*point) for point in points), optimal_return=1.0).complexity
+
+    assert complexity((10_048, 0.0), (20_016, 1.0)) == 20_000  # due at 20,000, and came with the next step of all lanes
+    assert complexity((10_000, 1.0)) == 10_000
+    assert complexity((6400, 1.0)) == 10_000  # the run was over before the first evaluation was due
+    assert complexity((10_048, 0.0), (12_800, 1.0)) == 20_000  # the end of the run, between two evaluations
+    assert complexity((10_048, 0.0), (10_048, 1.0)) == 20_000  # what was learned after the evaluation
+    assert complexity((10_048, 0.9)) is None
+
+
+def test_a_new_option_would_rename_no_run() -> None:
+    plain = RunConfig("ppo", EMPTY)
+    assert plain.digest == RunConfig("ppo", EMPTY, seed=0, live=False).digest != replace(plain, live=True).digest
+
+
 def test_targets_come_from_the_analysis_or_from_the_paper() -> None:
     assert target_of(EMPTY).random == pytest.approx(0.7258216572074445)
-    assert target_of("BRIDGE/alien_10_fs30-Sticky-v0").optimal == pytest.approx(158.125, abs=0.01)
+    alien = target_of("BRIDGE/alien_10_fs30-Sticky-v0")
+    assert alien.optimal == 158.13 and alien.tolerance == 0.005  # 158.125, as it is printed
+    record = RunRecord(config_of("ppo"), (Point(10_000, 158.125),), optimal_return=alien.optimal)
+    assert record.solved_at is None and replace(record, tolerance=alien.tolerance).solved_at == 10_000
     assert target_of("BRIDGE/alien_10_fs30-v0").optimal is None and target_of("CartPole-v1").optimal is None
 
 

@@ -13,8 +13,8 @@ from sqirl.algorithms.sources import Keep, Source
 
 #: (timesteps (n,), keys (n, K)) -> actions (n,)
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
-#: (steps just taken, infos of episodes that ended) -> go on?
-OnStep = Callable[[int, list[dict[str, Any]]], bool]
+#: (steps just taken, infos of episodes that ended, rewards, ends) -> go on?
+OnStep = Callable[[int, list[dict[str, Any]], np.ndarray, np.ndarray], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ def play_episodes(
         steps.append((actions, rewards, ends, active, t))
         left = left - (ends & active)
         t = np.where(ends, 0, t + 1)
-        if not on_step(int(active.sum()), infos) and (left > 0).any():
+        if not on_step(int(active.sum()), infos, rewards, ends) and (left > 0).any():
             return None
     columns = [np.array(column) for column in zip(*steps, strict=True)]
     return Played(np.array(keys), *columns)

@@ -11,12 +11,12 @@ import gymnasium as gym
 import numpy as np
 
 from sqirl.algorithms.exact import exact_return
-from sqirl.algorithms.oracles import QFunction, Regress, tabular_average
+from sqirl.algorithms.oracles import QFunction, Regress, checked, tabular_average
 from sqirl.algorithms.worlds import TableWorld, World, as_world, check_k_and_m
 from sqirl.errors import SqirlError
 from sqirl.mdp.tabular import TabularMDP
 
-Env = TabularMDP | gym.Env[Any, Any] | World
+Env = str | TabularMDP | gym.Env[Any, Any] | World
 
 #: Episodes that GORP plays side by side; more are played in turns.
 MOST_LANES = 1 << 19
@@ -76,7 +76,7 @@ def fit_sqirl(
         def fit(t: int, targets: np.ndarray, episodes: Any = episodes, bounds: Any = (lowest, highest)) -> QFunction:
             alive = episodes.alive[t]
             data = episodes.observations[t, alive], episodes.actions[t, alive], targets[alive]
-            return regress(*data, num_actions=world.num_actions, bounds=bounds)
+            return checked(regress(*data, num_actions=world.num_actions, bounds=bounds), world.num_actions)
 
         if not episodes.alive[i].any():  # no episode lasts so long under this policy: nothing is left to learn
             break

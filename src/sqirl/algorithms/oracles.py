@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sqirl.errors import SqirlError
 from sqirl.mdp.arrays import rows_as_scalars
 
 #: (n, …) observations -> (n, A) values
@@ -29,6 +30,20 @@ class Regressor(Protocol):
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Any: ...
     def predict(self, X: np.ndarray) -> np.ndarray: ...
+
+
+def checked(q: QFunction, num_actions: int) -> QFunction:
+    """The same, refusing outputs that are no values of all actions: of an oracle of the user's own."""
+
+    def values(observations: np.ndarray) -> np.ndarray:
+        found = np.asarray(q(observations))
+        if found.shape != (len(observations), num_actions):
+            raise SqirlError(f"the oracle gave values of shape {found.shape}, not {(len(observations), num_actions)}")
+        if not np.isfinite(found).all():
+            raise SqirlError("the oracle gave values that are not finite")
+        return found
+
+    return values
 
 
 def tabular_average(

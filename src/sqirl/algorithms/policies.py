@@ -13,10 +13,12 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, Flatten
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 
 from sqirl.algorithms.core import FrozenWeights
-from sqirl.algorithms.networks import Population, QNetwork
+from sqirl.algorithms.networks import MiniGridCNN, Population, QNetwork
 
 #: Observations that a network evaluates at a time.
 MOST_AT_ONCE = 1024
+#: Pixels below which NatureCNN's filters do not fit.
+SMALLEST_FOR_NATURE = 36
 
 State = tuple[np.ndarray, ...]
 
@@ -98,6 +100,8 @@ class SQIRLPolicy(TimedPolicy):
 
     def preprocess(self, observations: th.Tensor) -> th.Tensor:
         """(n, …) observations as they come from the env → what the network takes."""
+        if isinstance(self.observation_space, gym.spaces.Discrete):
+            observations = observations - int(self.observation_space.start)  # which Stable-Baselines3 takes to be 0
         ready = preprocess_obs(observations, self.observation_space, normalize_images=self.normalize_images)
         assert isinstance(ready, th.Tensor)
         if ready.ndim == 4 and ready.device.type == "cpu":
@@ -123,20 +127,20 @@ class SQIRLPolicy(TimedPolicy):
         if generation < len(self.frozen):
             weights = self.networks.unpack(self.frozen.blocks[generation].to(self.device))
         members = self.networks.size
-        best = [
-            self.networks(self.preprocess(part)[None].expand(members, *([-1] * part.ndim)), weights)[0, :, -1].argmax(
-                -1
-            )
-            for part in observations.to(self.device).split(MOST_AT_ONCE)
-        ]
+        best = []
+        for part in observations.to(self.device).split(MOST_AT_ONCE):
+            ready = self.preprocess(part)
+            values = self.networks(ready[None].expand(members, *ready.shape), weights)
+            best.append(values[0, :, -1].argmax(-1))
         return np.concatenate([actions.cpu().numpy() for actions in best])
 
 
 class SQIRLCnnPolicy(SQIRLPolicy):
-    """For images: NatureCNN, whose features go straight to the outputs."""
+    """For images: NatureCNN, or for those too small for it a smaller one; features go straight to the outputs."""
 
     def __init__(self, observation_space: Any, *args: Any, **kwargs: Any) -> None:
-        kwargs = {"features_extractor_class": NatureCNN, "net_arch": (), **kwargs}
+        extractor = NatureCNN if min(observation_space.shape[1:]) >= SMALLEST_FOR_NATURE else MiniGridCNN
+        kwargs = {"features_extractor_class": extractor, "net_arch": (), **kwargs}
         super().__init__(observation_space, *args, **kwargs)
 
 

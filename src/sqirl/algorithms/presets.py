@@ -79,7 +79,7 @@ def make_dqn(env: VecEnv, setting: Setting, *, timesteps: int, epsilon_steps: in
         learning_starts=0,
         buffer_size=100_000,
         target_update_interval=8_000,
-        exploration_fraction=min(1.0, epsilon_steps / timesteps),
+        exploration_fraction=epsilon_steps / timesteps,  # above 1: a short run ends before ε has
         exploration_final_eps=0.01,
         batch_size=32,
         train_freq=1,

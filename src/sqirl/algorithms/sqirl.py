@@ -18,6 +18,7 @@ from sqirl.algorithms.policies import SQIRLCnnPolicy, SQIRLPolicy
 from sqirl.algorithms.replay import Replay, Transitions, distinct_observations
 from sqirl.algorithms.sources import LiveSource
 from sqirl.algorithms.timed import IteratedAlgorithm
+from sqirl.errors import SqirlError
 from sqirl.mdp.arrays import distinct_rows
 
 _TRAINING, _EXPLORING = 0, 1  # purposes of random generators
@@ -62,6 +63,9 @@ class SQIRL(IteratedAlgorithm):
         loss_smoothing: float = 0.99,
         **kwargs: Any,
     ) -> None:
+        for name, value in (("buffer_size", buffer_size), ("batch_size", batch_size), ("n_epochs", n_epochs)):
+            if value < 1:
+                raise SqirlError(f"{name} = {value} is below 1")
         self.gamma, self.buffer_size, self.batch_size = gamma, buffer_size, batch_size
         self.n_epochs, self.loss_smoothing = n_epochs, loss_smoothing
         super().__init__(policy, env, k=k, m=m, learning_rate=learning_rate, **kwargs)
@@ -82,6 +86,7 @@ class SQIRL(IteratedAlgorithm):
         if self.replay.size == 0:  # every episode was over before this timestep
             return
         self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
         steps = math.ceil(self.n_epochs * samples / self.batch_size)
         rng, total = self.generator(_TRAINING), th.zeros(self.k, device=self.device)
         for _ in range(steps):
@@ -93,7 +98,6 @@ class SQIRL(IteratedAlgorithm):
         for j, loss in enumerate((total / steps).tolist(), start=1):
             self.logger.record(f"train/loss_q{j}", loss)
         self.logger.record("train/loss", float(total.mean() / steps))
-        self.logger.record("train/learning_rate", self.policy.optimizer.param_groups[0]["lr"])
         self.logger.record("train/n_updates", self.n_updates, exclude="tensorboard")
 
     def _batch(self, samples: Transitions) -> Batch:

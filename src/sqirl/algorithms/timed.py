@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -59,7 +60,12 @@ class IteratedAlgorithm(BaseAlgorithm):
             raise SqirlError(f"unknown policy '{policy}'; {type(self).__name__} has {known}")
         if isinstance(env, str):
             env = training_env(env, live=live, verbose=verbose)
+        if env is None and _init_setup_model:
+            raise SqirlError(f"{type(self).__name__} needs an env: an id, a Gymnasium env or a VecEnv")
+        if seed is not None and not 0 <= seed < 2**32:
+            raise SqirlError(f"seed = {seed} is outside 0..{2**32 - 1}")
         check_actions(env)
+        env = ending_after(env, horizon)
         super().__init__(
             policy,
             env,
@@ -102,6 +108,8 @@ class IteratedAlgorithm(BaseAlgorithm):
         progress_bar: bool = False,
     ) -> IteratedAlgorithm:
         """Iterate until every timestep is fixed or the budget is spent. An iteration that the budget cuts short is dropped."""
+        if self.env is None:
+            raise SqirlError("there is no env to learn in; give one with set_env, or to load")
         if reset_num_timesteps and self.iteration:
             self.start_anew()
             self.iteration = 0
@@ -116,19 +124,29 @@ class IteratedAlgorithm(BaseAlgorithm):
             self.iteration += 1
             if log_interval and self.iteration % log_interval == 0:
                 self.dump_logs()
+            if self._told_to_stop:
+                break
+        if not self.iteration:
+            warnings.warn(
+                f"{self.num_timesteps:,} steps were too few for one iteration of m = {self.m} episodes: nothing is learned "
+                "(if episodes never end, give horizon=)",
+                stacklevel=2,
+            )
         callback.on_training_end()
         return self
 
     def _player(self, callback: BaseCallback, budget: int) -> Callable[[Act, int], Played | None]:
         """`play(act, episodes)` for one iteration: counts the steps and calls the callback."""
         chance = np.random.SeedSequence([self._seed, self.iteration])
+        self._told_to_stop = False
 
-        def on_step(steps: int, infos: list[dict[str, Any]]) -> bool:
+        def on_step(steps: int, infos: list[dict[str, Any]], rewards: np.ndarray, dones: np.ndarray) -> bool:
             self.num_timesteps += steps
             self._update_info_buffer(infos)
             self._update_current_progress_remaining(self.num_timesteps, budget)
             callback.update_locals(locals())
-            return bool(callback.on_step()) and self.num_timesteps < budget
+            self._told_to_stop = not callback.on_step()
+            return not self._told_to_stop and self.num_timesteps < budget
 
         def play(act: Act, episodes: int) -> Played | None:
             played = play_episodes(self.source, act, episodes, chance.spawn(1)[0], on_step, first=self._first_kept())
@@ -225,7 +243,8 @@ class IteratedAlgorithm(BaseAlgorithm):
             data, _, _ = load_from_zip_file(path, device="cpu", load_data=True)
         except Exception as error:
             raise SqirlError(f"'{path}' is not a model saved by Stable-Baselines3 or sqirl: {error}") from error
-        if data is None or "iteration" not in data or "k" not in data:
+        known = tuple(cls.policy_aliases.values())
+        if data is None or "iteration" not in data or not issubclass(data.get("policy_class", object), known):
             raise SqirlError(f"'{path}' holds no model of {cls.__name__}")
         for name in ("k", "m"):
             if name in kwargs and kwargs[name] != data[name]:
@@ -234,6 +253,22 @@ class IteratedAlgorithm(BaseAlgorithm):
             return super().load(path, env, device, **kwargs)
         except (ValueError, RuntimeError) as error:
             raise SqirlError(f"'{path}' does not fit this env: {str(error).splitlines()[0]}") from error
+
+
+def ending_after(env: Any, horizon: int | None) -> Any:
+    """The env with episodes of at most `horizon` steps, where that was asked for."""
+    if horizon is None or env is None:
+        return env
+    check_k_and_m(1, 1, horizon)
+    if isinstance(env, VecEnv):
+        known = horizon_of(env)
+        if known is None or known > horizon:
+            raise SqirlError(
+                f"horizon = {horizon}, but the episodes of these envs may last {known or 'for ever'}; "
+                "wrap each in gymnasium.wrappers.TimeLimit"
+            )
+        return env
+    return gym.wrappers.TimeLimit(env, horizon)
 
 
 def check_actions(env: Any) -> None:

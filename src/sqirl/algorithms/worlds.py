@@ -9,10 +9,14 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
+from sqirl.envs.catalogue import near_matches
 from sqirl.envs.env import GameEnv
-from sqirl.errors import SqirlError
+from sqirl.envs.ids import is_bridge_id, parse_id
+from sqirl.envs.registration import make_env
+from sqirl.errors import SqirlError, UnknownEnv
 from sqirl.mdp.play import Lanes
 from sqirl.mdp.reach import check_horizon
+from sqirl.mdp.store import stored_mdp
 from sqirl.mdp.tabular import TabularMDP
 
 #: (t, observations, generator) -> actions
@@ -89,9 +93,9 @@ class EnvWorld:
             raise SqirlError(f"the env has actions {env.action_space}; SQIRL and GORP need Discrete ones")
         self._first_action = int(env.action_space.start)
         self.num_actions = int(env.action_space.n)
-        known = env.spec.max_episode_steps if env.spec else None
+        known = env.get_wrapper_attr("_max_episode_steps") if env.has_wrapper_attr("_max_episode_steps") else None
         base = env.unwrapped
-        chosen = horizon or known or (base.horizon if isinstance(base, GameEnv) else None)
+        chosen = known or (base.horizon if isinstance(base, GameEnv) else None) if horizon is None else horizon
         if chosen is None:
             raise SqirlError("the env says nothing about the length of its episodes; give horizon=")
         if chosen < 1:
@@ -111,6 +115,7 @@ class EnvWorld:
                     observations = np.zeros((T, m, *shape), seen.dtype)
                 action = int(behave(t, seen[None], rng)[0])
                 observation, reward, terminated, truncated, _ = self.env.step(action + self._first_action)
+                check_reward(reward)
                 observations[t, j], actions[t, j], rewards[t, j], alive[t, j] = seen, action, reward, True
                 if terminated or truncated:
                     break
@@ -122,14 +127,39 @@ class EnvWorld:
         return self.env.reset(seed=int(rng.integers(2**31)))[0]
 
 
-def as_world(env: TabularMDP | gym.Env[Any, Any] | World, horizon: int | None = None) -> World:
+def as_world(env: str | TabularMDP | gym.Env[Any, Any] | World, horizon: int | None = None) -> World:
+    """The MDP of an id where it is at hand, else its live game; an MDP; a Gymnasium env; or a world of the user's own."""
+    if isinstance(env, str):
+        mdp = stored_mdp(parse_id(env)) if is_bridge_id(env) else None
+        env = mdp if mdp is not None else _live(env)
     if isinstance(env, TabularMDP):
         return TableWorld(env if horizon is None else env.cut(horizon))
-    return EnvWorld(env, horizon) if isinstance(env, gym.Env) else env
+    if isinstance(env, gym.Env):
+        return EnvWorld(env, horizon)
+    if not hasattr(env, "collect"):
+        raise SqirlError(f"{type(env).__name__} is no id, no TabularMDP and no (single) Gymnasium env")
+    return env
+
+
+def _live(env_id: str) -> gym.Env[Any, Any]:
+    try:
+        return make_env(parse_id(env_id)) if is_bridge_id(env_id) else gym.make(env_id)
+    except gym.error.Error as error:
+        raise UnknownEnv(f"no environment named '{env_id}'{near_matches(env_id)}") from error
+
+
+def check_reward(reward: Any) -> None:
+    if not np.isfinite(reward):
+        raise SqirlError(f"the env paid {reward}; rewards must be finite")
 
 
 def check_k_and_m(k: int, m: int, horizon: int) -> None:
     """Refuse a k or m that makes no sense."""
+    for name, value in (("k", k), ("m", m), ("horizon", horizon)):
+        if not isinstance(value, int | np.integer):
+            raise SqirlError(f"{name} = {value!r} is not a whole number")
+    if horizon < 1:
+        raise SqirlError(f"horizon {horizon} is below 1; an episode has at least one step")
     if not 1 <= k <= horizon:
         raise SqirlError(f"k = {k} is outside 1..{horizon}, the steps of an episode")
     if m < 1:

@@ -88,6 +88,7 @@ def _conduct(
     as_json: bool,
 ) -> None:
     from sqirl.cli.progress import sweep_display
+    from sqirl.errors import WorkFailed
     from sqirl.experiments.conduct import Conductor
     from sqirl.mdp.store import user_folder
     from sqirl.mdp.workers import all_cores
@@ -102,6 +103,13 @@ def _conduct(
     for finding in findings:
         print(json.dumps(_plain(finding)) if as_json else _line(finding))
     print(f"sqirl: records are in {folder}; `sqirl report --runs {folder}` draws them", file=sys.stderr)
+    failed = [finding for finding in findings if finding.error is not None]
+    if failed:
+        first = failed[0]
+        raise WorkFailed(
+            f"{len(failed)} of {len(findings)} searches had runs that failed; the first, {first.algorithm} on {first.env_id}: "
+            f"{first.error}; the same command tries them again"
+        )
 
 
 def _plain(finding: Finding) -> dict[str, object]:
@@ -116,4 +124,6 @@ def _line(finding: Finding) -> str:
     plain = _plain(finding)
     options = " ".join(f"{n}={plain[n]}" for n in ("k", "m", "rollout", "epsilon_steps") if n in plain)
     found = "not solved" if finding.steps is None else f"{finding.steps:,.0f} steps with {options}"
+    if finding.error is not None:
+        found += f", a run failed: {finding.error}"
     return f"{finding.env_id} {finding.algorithm}: {found} ({finding.num_runs} runs)"

@@ -32,10 +32,13 @@ def load(path: Path, model: BaseAlgorithm) -> tuple[list[Point], float]:
         state = th.load(path, map_location="cpu", weights_only=False)
         curve, seconds = list(state["curve"]), float(state["seconds"])
         _restore_model(model, state["model"])
-    except (OSError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError, ValueError) as error:
+    except (OSError, RuntimeError, LookupError, EOFError, TypeError, AttributeError, ValueError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0].partition(". ")[0]
         raise WorkFailed(
-            f"the checkpoint '{path}' cannot be used ({error}); remove it to start the run anew"
+            f"the checkpoint '{path}' cannot be used ({reason}); remove it to start the run anew"
         ) from error
+    except pickle.UnpicklingError as error:
+        raise WorkFailed(f"'{path}' is not a checkpoint; remove it to start the run anew") from error
     return curve, seconds
 
 

@@ -32,7 +32,7 @@ def planned_run(
         if name not in OPTIONS[algorithm]:
             raise SqirlError(f"{algorithm} has no option {name}; it has {', '.join(OPTIONS[algorithm])}")
         if value < 1:
-            raise SqirlError(f"{name} = {value} is below 1")
+            raise SqirlError(f"{name} = {value} is below 1, the least that makes sense")
     check_env(env_id, chosen.get("k"))
     full = is_full_atari(env_id)
     config = RunConfig(
@@ -75,6 +75,8 @@ def parse_seeds(text: str) -> list[int]:
             seeds += range(int(first), int(last) + 1) if dash else [int(first)]
     except ValueError as error:
         raise SqirlError(f"seeds '{text}' are not of the form 0, 0-4 or 0,2,7") from error
+    if any(not 0 <= seed < 2**32 for seed in seeds):
+        raise SqirlError(f"seeds '{text}' are outside 0..{2**32 - 1}")
     if not seeds or len(set(seeds)) != len(seeds):
         raise SqirlError(f"seeds '{text}' name {'one twice' if seeds else 'none'}")
     return seeds

@@ -45,7 +45,7 @@ class Preview:
 
 def preview(sweep: Sweep, *, device: str = "cpu") -> Preview:
     """Measured in a minute or two: one short run for every algorithm on every kind of environment in the sweep."""
-    first = [config for env in sweep.envs for name in sweep.algorithms for config in next(search(sweep, env, name))]
+    first = [config for env in sweep.envs for name in sweep.algorithms for config in next(search(sweep, env, name), [])]
     by_kind: dict[str, list[RunConfig]] = defaultdict(list)
     for config in first:
         by_kind[_kind(config)].append(config)

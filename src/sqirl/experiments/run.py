@@ -9,6 +9,8 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import torch as th
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
@@ -21,7 +23,7 @@ from sqirl.algorithms.table_vec_env import TableVecEnv
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.catalogue import lookup
 from sqirl.envs.ids import is_bridge_id, is_full_atari, parse_id
-from sqirl.errors import UnknownEnv
+from sqirl.errors import SqirlError, UnknownEnv
 from sqirl.experiments import checkpoint
 from sqirl.experiments.memory import check_memory
 from sqirl.mdp.screens import Progress
@@ -31,6 +33,8 @@ from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, reac
 CHECKPOINT_SECONDS = 60.0
 #: Checkpoints of live games hold gigabytes of frames: at most this share of the time goes into writing them.
 CHECKPOINT_SHARE = 0.05
+#: The paper prints optimal returns with two digits.
+PRINTED_TOLERANCE = 0.005
 #: Seconds between two words on progress.
 PROGRESS_SECONDS = 0.2
 
@@ -52,6 +56,7 @@ class Target:
 
     optimal: float | None
     random: float | None
+    tolerance: float = 0.0
 
 
 def target_of(env_id: str) -> Target:
@@ -62,7 +67,7 @@ def target_of(env_id: str) -> Target:
     if not is_bridge_id(env_id) or not parse_id(env_id).sticky:
         return Target(None, None)
     try:
-        return Target(lookup(env_id).paper_returns["optimal"], None)
+        return Target(lookup(env_id).paper_returns["optimal"], None, PRINTED_TOLERANCE)
     except UnknownEnv:
         return Target(None, None)
 
@@ -82,15 +87,19 @@ def perform(
     progress: Callable[[RunProgress], None] | None = None,
     drawing: Progress | None = None,
 ) -> RunRecord:
-    """The record of the run: the one there is, or else that of running it now, on from its checkpoint if it has one."""
-    found = store.get(config)
-    if found is not None and found.error is None:
-        return found
-    run = Run(config, store, device, checkpoint_seconds, progress, drawing)
-    record = run.perform()
-    store.put(record)
-    run.checkpoint_path.unlink(missing_ok=True)
-    return record
+    """The record of the run: the one there is, or else that of running it now, on from its checkpoint if it has one.
+
+    Nobody else does the same run in the same folder at the same time: whoever comes second waits for the record.
+    """
+    with store.claimed(config):
+        found = store.get(config)
+        if found is not None and found.error is None:
+            return found
+        run = Run(config, store, device, checkpoint_seconds, progress, drawing)
+        record = run.perform()
+        store.put(record)
+        run.checkpoint_path.unlink(missing_ok=True)
+        return record
 
 
 class Run:
@@ -115,9 +124,7 @@ class Run:
         self.env = _make_env(config, num_envs, drawing)
         base = self.env.unwrapped
         self.table = base.table if isinstance(base, TableVecEnv) else None
-        self.model = presets.make_model(
-            config.algorithm, self.env, setting_of(config.env_id), _options(config), seed=config.seed, device=device
-        )
+        self.model = _make_model(config, self.env, check_device(device))
         self.model.set_logger(Logger(folder=None, output_formats=[]))  # or each run leaves a folder in /tmp
         check_memory(self.model, config.timesteps)
 
@@ -136,6 +143,7 @@ class Run:
             self.model.num_timesteps,
             round(self.seconds, 3),
             self.target.optimal,
+            self.target.tolerance,
             self.target.random,
             "table" if self.table is not None else "live",
             self.model.device.type,
@@ -153,7 +161,8 @@ class Run:
             return False
         last = self.curve[-1]
         by_mean = self.config.stop == "mean" or last.exact is None
-        return reaches(last.mean if by_mean or last.exact is None else last.exact, self.target.optimal)
+        value = last.mean if by_mean or last.exact is None else last.exact
+        return reaches(value, self.target.optimal, self.target.tolerance)
 
     def evaluate(self) -> None:
         """Add a point to the curve; its chance comes from the seed and the steps, whenever it is asked."""
@@ -227,3 +236,27 @@ def _options(config: RunConfig) -> dict[str, Any]:
     if config.algorithm == "ppo":
         return {"rollout": config.rollout}
     return {"epsilon_steps": config.epsilon_steps, "timesteps": config.timesteps}
+
+
+def check_device(device: str) -> str:
+    """Stable-Baselines3 takes the CPU in silence where there is no GPU; hours later somebody wonders."""
+    try:
+        kind = th.device(device).type
+    except RuntimeError:
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        raise SqirlError(f"no device '{device}'; there are cpu, cuda and cuda:0, cuda:1, …")
+    if kind == "cuda" and not th.cuda.is_available():
+        raise SqirlError(f"no GPU for --device {device}: torch {th.__version__} sees none; take --device cpu")
+    return device
+
+
+def _make_model(config: RunConfig, env: VecEnv, device: str) -> BaseAlgorithm:
+    setting = setting_of(config.env_id)
+    try:
+        return presets.make_model(config.algorithm, env, setting, _options(config), seed=config.seed, device=device)
+    except MemoryError as error:
+        raise SqirlError(f"{config.label} does not fit into memory: {error}") from error
+    except (AssertionError, NotImplementedError, ValueError) as error:  # what Stable-Baselines3 says of spaces
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise SqirlError(f"{config.algorithm} cannot be trained on {config.env_id}: {reason}") from error

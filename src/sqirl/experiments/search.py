@@ -10,11 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from functools import cache
+
+import gymnasium as gym
 
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.ids import is_bridge_id, parse_id
+from sqirl.envs.registration import make_env
 from sqirl.experiments.plan import planned_run
 from sqirl.experiments.sweeps import Sweep
+from sqirl.results.frame import rank
 from sqirl.results.records import RunConfig, RunRecord
 from sqirl.results.statistics import censored_median
 
@@ -33,6 +38,7 @@ class Finding:
     steps: float | None
     best: tuple[RunConfig, ...]  # its runs, one for each seed
     num_runs: int
+    error: str | None = None  # of the first run that failed, which ends a search
 
 
 def search(sweep: Sweep, env_id: str, algorithm: str) -> Search:
@@ -67,10 +73,9 @@ def _try_all(sweep: Sweep, env_id: str, algorithm: str) -> Search:
     tried = [_seeded(config, sweep.seeds_of(algorithm)) for config in settings(sweep, env_id, algorithm)]
     records = yield [config for group in tried for config in group]
     by_config = {record.config: record for record in records}
-    medians = [censored_median([by_config[config].complexity for config in group]) for group in tried]
-    solved = [(steps, place) for place, steps in enumerate(medians) if steps is not None]
-    steps, place = min(solved) if solved else (None, 0)
-    return Finding(env_id, algorithm, steps, tuple(tried[place]), len(records))
+    group = min(tried, key=lambda group: rank([by_config[config] for config in group]))
+    steps = censored_median([by_config[config].complexity for config in group])
+    return Finding(env_id, algorithm, steps, tuple(group), len(records), _first_error(records))
 
 
 def _search_k_and_m(sweep: Sweep, env_id: str, algorithm: str) -> Search:
@@ -90,6 +95,8 @@ def _search_k_and_m(sweep: Sweep, env_id: str, algorithm: str) -> Search:
             group = _seeded(config, sweep.seeds_of(algorithm))
             records = yield group
             count += len(records)
+            if (error := _first_error(records)) is not None:
+                return Finding(env_id, algorithm, best, runs or tuple(group), count, error)
             cost.learn(records)
             steps = censored_median([record.complexity for record in records])
             if steps is None:
@@ -107,18 +114,22 @@ def _search_k_and_m(sweep: Sweep, env_id: str, algorithm: str) -> Search:
     return Finding(env_id, algorithm, best, runs, count)
 
 
+def _first_error(records: list[RunRecord]) -> str | None:
+    return next((record.error for record in records if record.error is not None), None)
+
+
 def promising_ks(env_id: str, ks: tuple[int, ...]) -> list[int]:
     """The k to try, in the order in which the analysis holds them likely to win: solvable ones by effective horizon first."""
     analysis = archived_analyses().get(env_id)
     if analysis is None:
         return list(ks)
 
-    def rank(k: int) -> tuple[bool, float, int]:
+    def promise(k: int) -> tuple[bool, float, int]:
         known = k <= len(analysis.effective_horizons)
         horizon = analysis.effective_horizons[k - 1] if known else None
         return horizon is None, horizon or 0.0, k
 
-    return sorted((k for k in ks if k <= analysis.horizon), key=rank)
+    return sorted((k for k in ks if k <= analysis.horizon), key=promise)
 
 
 class _Cost:
@@ -127,7 +138,7 @@ class _Cost:
     def __init__(self, env_id: str, algorithm: str) -> None:
         analysis = archived_analyses().get(env_id)
         self.horizon = parse_id(env_id).horizon if is_bridge_id(env_id) else 1
-        self.num_actions = analysis.num_actions if analysis else None
+        self.num_actions = analysis.num_actions if analysis else _num_actions(env_id)
         self.of_sequences = algorithm == "gorp"
         # Episodes may be far shorter than the horizon; a tenth of it is the least that we reckon with
         self.episode = max(1.0, self.horizon / 10)
@@ -140,11 +151,16 @@ class _Cost:
                 self.episode = max(self.episode, record.steps / episodes / 2)
 
     def episodes(self, k: int, m: int) -> float:
-        if not self.of_sequences:
-            return m
-        if self.num_actions is None and k > 1:
-            return math.inf  # of unknown games GORP is tried with single actions only
-        return m * (self.num_actions or 2) ** k
+        return m * self.num_actions**k if self.of_sequences else m
 
     def of_an_iteration(self, k: int, m: int) -> float:
         return self.episodes(k, m) * self.episode
+
+
+@cache
+def _num_actions(env_id: str) -> int:
+    """The actions of a game that is not enumerated, from the game itself."""
+    env = make_env(parse_id(env_id)) if is_bridge_id(env_id) else gym.make(env_id)
+    num_actions = int(getattr(env.action_space, "n", 1))
+    env.close()
+    return num_actions

@@ -37,7 +37,7 @@ class Sweep:
     smallest_m: int = 1
     rollouts: tuple[int, ...] = (128, 1280)
     epsilon_steps: tuple[int, ...] = (500_000, 5_000_000)
-    search: bool = True  # for the smallest m; else one run with each k at `smallest_m`
+    search: bool = True  # for the smallest m; else SQIRL with each k, GORP with the paper's, both with the paper's m
     live: bool = False
 
     def seeds_of(self, algorithm: str) -> range:
@@ -88,7 +88,7 @@ def read_sweep(path: Path) -> Sweep:
         content: dict[str, Any] = tomllib.loads(path.read_text())
     except OSError as error:
         raise SqirlError(f"cannot read the sweep '{path}': {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # of TOML, or of bytes that are no text
         raise SqirlError(f"'{path}' is not TOML: {error}") from error
     known = {field.name: field for field in fields(Sweep)}
     for key, value in content.items():
@@ -103,14 +103,33 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def check_sweep(sweep: Sweep) -> None:
+    for name in ("seeds", "timesteps", "smallest_m"):
+        if not _is_count(getattr(sweep, name)):
+            raise SqirlError(f"{name} = {getattr(sweep, name)!r} is not a whole number of at least 1")
+    if sweep.baseline_seeds != 0 and not _is_count(sweep.baseline_seeds):
+        raise SqirlError(f"baseline_seeds = {sweep.baseline_seeds!r} is not a whole number of at least 0")
+    for name in ("ks", "rollouts", "epsilon_steps"):
+        values = getattr(sweep, name)
+        if not isinstance(values, tuple) or not values or not all(map(_is_count, values)):
+            raise SqirlError(f"{name} = {values!r} is not a list of whole numbers of at least 1")
+    for name in ("search", "live"):
+        if not isinstance(getattr(sweep, name), bool):
+            raise SqirlError(f"{name} = {getattr(sweep, name)!r} is neither true nor false")
+    for name in ("envs", "algorithms"):
+        values = getattr(sweep, name)
+        if not isinstance(values, tuple) or not values or not all(isinstance(value, str) for value in values):
+            raise SqirlError(f"{name} = {values!r} is not a list of names")
+    if not isinstance(sweep.name, str):
+        raise SqirlError(f"name = {sweep.name!r} is not a text")
     for algorithm in sweep.algorithms:
         if algorithm not in ALGORITHMS:
             raise SqirlError(f"unknown algorithm '{algorithm}'; there are {', '.join(ALGORITHMS)}")
-    for name in ("seeds", "timesteps", "smallest_m"):
-        if not isinstance(getattr(sweep, name), int) or getattr(sweep, name) < 1:
-            raise SqirlError(f"{name} = {getattr(sweep, name)!r} is not a whole number of at least 1")
     for env in sweep.envs:
-        check_env(env, None)
+        check_env(env, min(sweep.ks))
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def narrowed(sweep: Sweep, *, envs: list[str] | None, algorithms: list[str] | None, **changes: Any) -> Sweep:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from sqirl.errors import InvalidMDP
+from sqirl.errors import InvalidMDP, SqirlError
 from sqirl.mdp.tabular import TabularMDP
 
 FORMAT = 1
@@ -92,10 +92,13 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], None]) ->
 def check_writable(path: Path) -> None:
     """Find out before hours of work whether a file can be put at `path`."""
     if path.is_dir():
-        raise InvalidMDP(f"'{path}' is a folder; an MDP is written to a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=path.parent):
-        pass
+        raise SqirlError(f"'{path}' is a folder; give the name of a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise SqirlError(f"'{path}' cannot be written: {error.strerror}") from error
 
 
 def load(path: str | Path) -> TabularMDP:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sqirl.errors import WorkFailed
-from sqirl.mdp.files import try_to_lock
+from sqirl.mdp.files import try_to_lock, write_atomically
 
 _HEADER = struct.Struct("<QI")  # length, checksum
 
@@ -65,7 +65,8 @@ class Journal:
             raise WorkFailed(
                 f"'{self.folder}' holds a build of {path.read_text()}, not of {text}; remove the folder to start anew"
             )
-        path.write_text(text)
+        if not path.exists():
+            write_atomically(path, text.encode())
 
     def rows_path(self, level: int) -> Path:
         return self.folder / f"rows_{level:04d}"
@@ -116,6 +117,11 @@ class Appender:
     def __init__(self, journal: Journal, level: int, known_bytes: int) -> None:
         states_path = journal.states_path(level + 1)
         states_path.touch()
+        if states_path.stat().st_size < known_bytes:
+            raise WorkFailed(
+                f"'{states_path}' is shorter than its journal says, as after a power cut; "
+                f"remove '{journal.folder}' and build anew"
+            )
         os.truncate(states_path, known_bytes)
         self._states = states_path.open("ab")
         self._rows = journal.rows_path(level).open("ab")

@@ -77,8 +77,9 @@ class Workers:
             batch = list(itertools.islice(packed_states, self._block_size(OWN_BLOCK_SECONDS)))
             if not batch:
                 return
-            yield expand(self._game, batch)
+            block = expand(self._game, batch)
             self._seconds_per_state = (time.perf_counter() - started) / len(batch)
+            yield block
 
     def _expand_there(self, packed_states: Iterator[bytes], count: int) -> Iterator[Block]:
         """In other processes, with a bounded number of blocks under way."""

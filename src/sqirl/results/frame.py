@@ -40,13 +40,14 @@ def outcomes(records: Iterable[RunRecord]) -> dict[tuple[str, str], Outcome]:
 
 
 def _setting(config: RunConfig) -> tuple[object, ...]:
-    return config.k, config.m, config.rollout, config.epsilon_steps, config.timesteps, config.live
+    return config.k, config.m, config.rollout, config.epsilon_steps, config.timesteps, config.live, config.eval_every
 
 
 def _best(key: tuple[str, str], settings: Mapping[tuple[object, ...], list[RunRecord]]) -> Outcome:
-    most = max(len(records) for records in settings.values())
-    whole = [records for records in settings.values() if len(records) >= min(most, 3)]  # one seed may be luck
-    chosen = min(whole, key=_rank)
+    each_once = [_one_of_each_seed(records) for records in settings.values()]
+    most = max(len(records) for records in each_once)
+    # Of a sweep that is not finished, the seeds that are done may be those that solved early
+    chosen = min((records for records in each_once if len(records) == most), key=rank)
     config = chosen[0].config
     names = {"k": config.k, "m": config.m, "rollout": config.rollout, "ε steps": config.epsilon_steps}
     return Outcome(
@@ -60,7 +61,16 @@ def _best(key: tuple[str, str], settings: Mapping[tuple[object, ...], list[RunRe
     )
 
 
-def _rank(records: list[RunRecord]) -> tuple[bool, float, float]:
+def _one_of_each_seed(records: list[RunRecord]) -> list[RunRecord]:
+    """The same run under another rule to stop is no other seed: that which went on longest stands for it."""
+    by_seed: dict[int, RunRecord] = {}
+    for record in sorted(records, key=lambda record: (record.steps, record.config.stop)):
+        by_seed[record.config.seed] = record
+    return list(by_seed.values())
+
+
+def rank(records: list[RunRecord]) -> tuple[bool, float, float]:
+    """The smaller the better: solved by the median run, soon, or else with a high return."""
     median = censored_median([record.complexity for record in records])
     returns = censored_median([record.best_mean for record in records])
     return median is None, median or 0.0, -(returns or 0.0)

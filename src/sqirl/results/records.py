@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from dataclasses import asdict, dataclass, field
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from sqirl.errors import SqirlError
-from sqirl.mdp.files import write_atomically
+from sqirl.mdp.files import try_to_lock, write_atomically
 
-STOP_RULES = ("exact", "mean", "never")
+#: Seconds between two looks at a run that somebody else has in hand.
+POLL_SECONDS = 0.5
 ALGORITHMS = ("sqirl", "gorp", "ppo", "dqn")
 
 #: A mean is at the optimum if it lacks no more than this share of the return's magnitude: rounding of sums, nothing else.
@@ -37,8 +43,9 @@ class RunConfig:
 
     @property
     def digest(self) -> str:
-        """16 hex digits that name the run."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        """16 hex digits that name the run; of what is not as by default, so that a new option renames no old run."""
+        chosen = {field.name: getattr(self, field.name) for field in fields(self)}
+        text = json.dumps({f.name: chosen[f.name] for f in fields(self) if chosen[f.name] != f.default}, sort_keys=True)
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     @property
@@ -67,6 +74,7 @@ class RunRecord:
     steps: int = 0
     seconds: float = 0.0
     optimal_return: float | None = None
+    tolerance: float = 0.0  # how far below it counts as reached: half a unit of the last digit, where it was printed
     random_return: float | None = None
     played_from: str = ""  # "table" or "live"
     device: str = ""  # "cpu" or "cuda": the same run may come out differently
@@ -76,32 +84,40 @@ class RunRecord:
     @property
     def solved_at(self) -> int | None:
         """Steps at the first evaluation whose mean reaches the optimal return (the paper's rule)."""
-        return self._first(lambda point: point.mean)
+        place = self._first(lambda point: point.mean)
+        return None if place is None else self.curve[place].steps
 
     @property
     def complexity(self) -> int | None:
-        """The paper's sample complexity: `solved_at`, rounded up to a whole number of evaluation intervals.
+        """The paper's sample complexity: `solved_at` as a whole number of evaluation intervals.
 
-        A run of SQIRL may be over, and is then evaluated, between two of the paper's evaluations; to compare with other
-        runs it counts from the next one on.
+        An evaluation is due after so many intervals and comes with the next step of all lanes, a little later: it counts
+        for the time when it was due. A run of SQIRL may be over, and is then evaluated, between two of the paper's
+        evaluations: that one counts for the next.
         """
         if self.solved_at is None:
             return None
-        every = self.config.eval_every
-        return -(-self.solved_at // every) * every
+        every, place = self.config.eval_every, self._first(lambda point: point.mean)
+        assert place is not None
+        before = self.curve[place - 1].steps if place else 0
+        intervals = self.solved_at // every
+        was_due = intervals > before // every
+        return (intervals if was_due or self.solved_at % every == 0 else intervals + 1) * every
 
     @property
     def solved_exactly_at(self) -> int | None:
         """Steps at the first evaluation at which the policy's true return is optimal."""
-        return self._first(lambda point: point.exact)
+        place = self._first(lambda point: point.exact)
+        return None if place is None else self.curve[place].steps
 
-    def _first(self, value_of: Any) -> int | None:
+    def _first(self, value_of: Callable[[Point], float | None]) -> int | None:
+        """The place in the curve of the first point that reaches the optimum."""
         if self.optimal_return is None:
             return None
-        for point in self.curve:
+        for place, point in enumerate(self.curve):
             value = value_of(point)
-            if value is not None and reaches(value, self.optimal_return):
-                return point.steps
+            if value is not None and reaches(value, self.optimal_return, self.tolerance):
+                return place
         return None
 
     @property
@@ -119,14 +135,20 @@ class RunRecord:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> RunRecord:
-        fields = {key: value for key, value in plain.items() if key not in ("solved_at", "solved_exactly_at")}
-        fields["config"] = RunConfig(**plain["config"])
-        fields["curve"] = tuple(Point(*point) for point in plain["curve"])
-        return cls(**fields)
+        known = {key: value for key, value in plain.items() if key not in ("solved_at", "solved_exactly_at")}
+        known["config"] = RunConfig(**plain["config"])
+        known["curve"] = tuple(Point(int(p[0]), float(p[1]), *map(_optional_float, p[2:])) for p in plain["curve"])
+        if known["config"].algorithm not in ALGORITHMS:
+            raise ValueError(f"no algorithm '{known['config'].algorithm}'")
+        return cls(**known)
 
 
-def reaches(value: float, optimum: float) -> bool:
-    return value >= optimum - OPTIMUM_TOLERANCE * max(1.0, abs(optimum))
+def _optional_float(value: object) -> float | None:
+    return None if value is None else float(value)  # type: ignore[arg-type]
+
+
+def reaches(value: float, optimum: float, tolerance: float = 0.0) -> bool:
+    return value >= optimum - max(tolerance, OPTIMUM_TOLERANCE * max(1.0, abs(optimum)))
 
 
 class RecordStore:
@@ -147,6 +169,42 @@ class RecordStore:
         write_atomically(path, f"{json.dumps(record.to_dict(), separators=(',', ':'))}\n".encode())
         return path
 
+    @contextmanager
+    def claimed(self, config: RunConfig) -> Iterator[None]:
+        """Hold the run's lock file while inside, after whoever holds it now; the system lets go when a process dies."""
+        path, is_new = self.folder / f"{config.digest}.lock", not self.folder.exists()
+        while True:
+            handle = self._open(path)
+            if not try_to_lock(handle):
+                os.close(handle)
+                time.sleep(POLL_SECONDS)
+                continue
+            try:
+                # The last holder may have removed the file that we opened: then this lock is of nothing
+                if not path.exists() or os.stat(path).st_ino != os.fstat(handle).st_ino:
+                    continue
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                    if is_new and not any(self.folder.iterdir()):
+                        self.folder.rmdir()
+                return
+            finally:
+                os.close(handle)
+
+    def _open(self, path: Path) -> int:
+        """Before hours of work, not after them, it turns out whether records can be written."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(path, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
+            raise SqirlError(
+                f"'{self.folder}' cannot hold records: {error.strerror}; choose another folder with --out"
+            ) from error
+
     def all(self) -> list[RunRecord]:
         return [read_record(path) for path in sorted(self.folder.glob("*.json"))]
 
@@ -154,5 +212,7 @@ class RecordStore:
 def read_record(path: Path) -> RunRecord:
     try:
         return RunRecord.from_dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise SqirlError(f"'{path}' is not a record of a run: {error}") from error
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+        raise SqirlError(
+            f"'{path}' is not a record of a run ({error}); remove it, and the run is done again"
+        ) from error
