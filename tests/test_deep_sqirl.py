@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch as th
-from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.callbacks import BaseCallback, StopTrainingOnMaxEpisodes
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv
 
@@ -209,6 +209,33 @@ def test_gorp_from_a_table_equals_gorp_as_written_in_what_it_finds() -> None:
     assert evaluate_on_table(model, table, episodes=10, rng=np.random.default_rng(0)).exact == 1.0
 
 
+def test_a_callback_stops_learning_at_the_last_step_of_an_iteration() -> None:
+    model = SQIRL("MlpPolicy", gym.wrappers.TimeLimit(Serial(), 10), k=1, m=5, seed=0, device="cpu", n_epochs=1)
+    assert model.learn(500, callback=Stop(50)).num_timesteps == 50 and model.iteration == 1
+    many = SQIRL("MlpPolicy", gym.wrappers.TimeLimit(Serial(), 10), k=1, m=5, seed=0, device="cpu", n_epochs=1)
+    assert many.learn(500, callback=StopTrainingOnMaxEpisodes(7)).num_timesteps == 70
+
+
+def test_a_learning_rate_may_follow_a_schedule() -> None:
+    model = small_run(learning_rate=lambda left: 1e-3 * left).learn(720)
+    assert model.policy.optimizer.param_groups[0]["lr"] < 5e-4
+
+
+def test_a_horizon_ends_episodes() -> None:
+    model = SQIRL("MlpPolicy", Serial(), k=1, m=4, horizon=10, seed=0, device="cpu", n_epochs=1).learn(3000)
+    assert model.iteration == 10 and model.num_timesteps == 400
+    assert GORP(env=Serial(), k=1, m=4, horizon=10, seed=0).learn(3000).iteration == 10
+    wrong(lambda: SQIRL("MlpPolicy", DummyVecEnv([Serial]), horizon=10), "may last for ever; wrap each")
+    endless = SQIRL("MlpPolicy", Serial(), k=1, m=4, seed=0, device="cpu")
+    with pytest.warns(UserWarning, match="nothing is learned"):
+        endless.learn(100)
+
+
+def test_small_pictures_get_a_small_network() -> None:
+    model = SQIRL("CnnPolicy", EMPTY, k=1, m=2, seed=0, device="cpu", n_epochs=1).learn(300)
+    assert model.iteration > 0
+
+
 def wrong(call, words: str) -> None:
     with pytest.raises(SqirlError, match=words) as caught:
         call()
@@ -219,6 +246,11 @@ def test_wrong_calls_are_one_line(tmp_path: Path) -> None:
     wrong(lambda: SQIRL("MlpPolicy", gym.make("Pendulum-v1"), k=1, m=1), "Discrete")
     wrong(lambda: small_run(k=7), "outside 1..6")
     wrong(lambda: small_run(m=0), "m = 0")
+    wrong(lambda: small_run(m=2.5), "m = 2.5 is not a whole number")
+    wrong(lambda: small_run(horizon=-3), "horizon -3 is below 1")
+    wrong(lambda: small_run(seed=-1), "seed = -1 is outside")
+    wrong(lambda: small_run(batch_size=0), "batch_size = 0")
+    wrong(lambda: SQIRL("MlpPolicy", None), "needs an env")
     wrong(
         lambda: SQIRL("TransformerPolicy", corridor()), "unknown policy 'TransformerPolicy'; SQIRL has 'CnnPolicy' or"
     )
@@ -229,6 +261,8 @@ def test_wrong_calls_are_one_line(tmp_path: Path) -> None:
     wrong(lambda: SQIRL.load(tmp_path / "m.zip", env=gym.make("CartPole-v1")), "does not fit this env")
     wrong(lambda: SQIRL.load(tmp_path / "m.zip", env=corridor(), k=1), "trained with k = 2, not 1")
     wrong(lambda: SQIRL.load(tmp_path / "none.zip"), "no saved model")
+    wrong(lambda: GORP.load(tmp_path / "m.zip"), "holds no model of GORP")
+    wrong(lambda: SQIRL.load(tmp_path / "m.zip").learn(10), "no env to learn in")
     model.save_checkpoint(tmp_path / "c.pt")
     wrong(lambda: small_run(k=1).load_checkpoint(tmp_path / "c.pt"), "k = 2, not 1")
     (tmp_path / "c.pt").write_bytes(b"torn")

@@ -253,6 +253,16 @@ def test_named_sweeps() -> None:
         (f'envs = ["{EMPTY}"]\ncolour = 3', "sets 'colour'"),
         (f'envs = ["{EMPTY}"]\nalgorithms = ["a2c"]', "unknown algorithm 'a2c'"),
         (f'envs = ["{EMPTY}"]\nseeds = 0', "seeds = 0"),
+        (f'envs = ["{EMPTY}"]\nseeds = true', "seeds = True"),
+        (f'envs = ["{EMPTY}"]\nbaseline_seeds = -1', "baseline_seeds = -1"),
+        (f'envs = ["{EMPTY}"]\nks = 2', "ks = 2 is not a list"),
+        (f'envs = ["{EMPTY}"]\nks = []', "ks = .* is not a list"),
+        (f'envs = ["{EMPTY}"]\nks = [101]', "k = 101 is more than the 100 steps"),
+        (f'envs = ["{EMPTY}"]\nrollouts = ["128"]', "rollouts = .* whole numbers"),
+        (f'envs = ["{EMPTY}"]\nlive = "no"', "live = 'no' is neither"),
+        (f'envs = ["{EMPTY}"]\nalgorithms = []', "algorithms = .* list of names"),
+        (f'envs = "{EMPTY}"', "envs = .* list of names"),
+        ("envs = [1]", "envs = .* list of names"),
     ],
 )
 def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, words: str) -> None:

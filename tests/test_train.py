@@ -201,6 +201,13 @@ def test_the_command_trains_draws_and_remembers(sqirl, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (("sqirl", "Pendulum-v1"), "Discrete"),
+        (("dqn", "Pendulum-v1"), "dqn cannot be trained on Pendulum-v1"),
+        (("ppo", "Blackjack-v1"), "ppo cannot be trained on Blackjack-v1"),
+        (("ppo", EMPTY, "--rollout", "10000000000"), "does not fit into memory"),
+        (("sqirl", EMPTY, "--device", "banana"), "no device 'banana'"),
+        (("sqirl", EMPTY, "--device", "cuda"), "take --device cpu"),
+        (("sqirl", EMPTY, "--seeds", "99999999999"), "outside 0..4294967295"),
+        (("sqirl", EMPTY, "-o", __file__), "cannot hold records: "),
         (("sqirl", EMPTY, "-k", "101"), "k = 101 is more than the 100 steps"),
         (("gorp", EMPTY, "-m", "0"), "m = 0 is below 1"),
         (("ppo", EMPTY, "-k", "2"), "ppo has no option k"),
@@ -214,6 +221,29 @@ def test_the_command_trains_draws_and_remembers(sqirl, tmp_path: Path) -> None:
 def test_wrong_calls(sqirl, arguments: tuple[str, ...], words: str, own_store: Path) -> None:
     code, out, err = sqirl("train", *arguments)
     assert code == 2 and out == "" and words in err and err.count("\n") == 1 and not (own_store / "runs").exists()
+
+
+def test_discrete_observations(tmp_path: Path) -> None:
+    record = perform(
+        planned_run("sqirl", "FrozenLake-v1", seed=0, timesteps=300, options={"m": 2}), RecordStore(tmp_path)
+    )
+    assert record.error is None and record.steps >= 300
+
+
+@pytest.mark.parametrize("content", ["[1, 2]", '{"config": {"algorithm": "a2c", "env_id": "x"}, "curve": []}',
+                                     '{"config": {"algorithm": "ppo", "env_id": "x"}, "curve": [["a", "b"]]}'])  # fmt: skip
+def test_a_record_that_is_none_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "r.json").write_text(content)
+    with pytest.raises(SqirlError, match=r"r\.json' is not a record of a run .* remove it"):
+        RecordStore(tmp_path).all()
+
+
+@pytest.mark.parametrize("state", [[1], {"curve": [], "seconds": 0.0, "model": None}, {"curve": []}])
+def test_a_checkpoint_that_is_none_is_named(tmp_path: Path, state: object) -> None:
+    store, config = RecordStore(tmp_path), config_of("gorp")
+    th.save(state, tmp_path / f"{config.digest}.checkpoint")
+    with pytest.raises(SqirlError, match="remove it to start the run anew"):
+        perform(config, store)
 
 
 def test_seeds_and_steps() -> None:
