@@ -22,6 +22,7 @@ from sqirl.experiments.conduct import Conductor
 from sqirl.experiments.search import promising_ks, search
 from sqirl.experiments.sweeps import Sweep, easy_envs, named_sweep, read_sweep
 from sqirl.experiments.work import job_of, perform_job
+from sqirl.results.known import KnownRuns
 from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord
 
 EMPTY = "BRIDGE/MiniGrid-Empty-5x5-v0"
@@ -75,6 +76,19 @@ def test_nothing_is_better_than_the_first_evaluation() -> None:
 def test_a_failed_run_ends_its_search() -> None:
     finding, asked = conduct(search(SMALL, EMPTY, "gorp"), lambda config: RunRecord(config, error="no memory"))
     assert finding.error == "no memory" and finding.steps is None and len(asked) == 2
+
+
+def test_records_answer_for_other_budgets() -> None:
+    config = RunConfig("sqirl", EMPTY, k=1, m=4, timesteps=50_000, eval_every=10_000)
+    curve = (Point(10_004, 0.2), Point(20_004, 0.4), Point(30_004, 0.6))
+    known = KnownRuns([RunRecord(config, curve, steps=40_000)])  # over after 40,000 of 50,000 steps
+    shorter, longer = known.answer(replace(config, timesteps=20_000)), known.answer(replace(config, timesteps=90_000))
+    assert shorter.curve == curve[:2] and shorter.steps == 20_000 == shorter.config.timesteps
+    assert longer.curve == curve and longer.steps == 40_000 and longer.config.timesteps == 90_000
+    assert known.answer(replace(config, m=5)) is None and known.answer(replace(config, seed=1)) is None
+    known = KnownRuns([RunRecord(config, curve, steps=50_000), RunRecord(replace(config, algorithm="dqn"), curve)])
+    assert known.answer(replace(config, timesteps=90_000)) is None  # it was cut short
+    assert known.answer(replace(config, algorithm="dqn", timesteps=20_000)) is None
 
 
 def test_a_search_that_finds_nothing_says_so() -> None:

@@ -14,6 +14,7 @@ from sqirl.experiments.search import Finding, Search, search
 from sqirl.experiments.sweeps import Sweep
 from sqirl.experiments.work import job_of, perform_job
 from sqirl.mdp.workers import abandon, connect, killed_worker, process_pool
+from sqirl.results.known import KnownRuns
 from sqirl.results.records import RecordStore, RunConfig, RunRecord
 
 #: How often workers may die in a row without finishing a run.
@@ -73,6 +74,7 @@ class Conductor:
         self.store, self.jobs, self.cluster, self.device = RecordStore(folder), jobs, cluster, device
         self.progress, self.deadline = progress, deadline
         self.dialogues = [_Dialogue(search(sweep, env, name)) for env in sweep.envs for name in sweep.algorithms]
+        self.known = KnownRuns([])
         self._pool: Any = None
         self._running: dict[Any, tuple[_Dialogue, RunConfig]] = {}
         self._done = self._found = self._failed = self._deaths = 0
@@ -80,6 +82,7 @@ class Conductor:
     def run(self) -> list[Finding]:
         """All findings; runs that are recorded already are not run again."""
         began = time.monotonic()
+        self.known = KnownRuns(self.store.all())
         try:
             for dialogue in self.dialogues:
                 dialogue.advance()
@@ -99,7 +102,7 @@ class Conductor:
         """Answer from the store as long as it has the answers."""
         while dialogue.finding is None:
             for config in dialogue.missing:
-                record = self.store.get(config)
+                record = self.store.get(config) or self.known.answer(config)
                 if record is not None and record.error is None:
                     dialogue.records[config] = record
                     self._done += 1
@@ -142,6 +145,7 @@ class Conductor:
             self._done += 1
             self._failed += record.error is not None
             dialogue.records[config] = record
+            self.known.add(record)
             if not dialogue.missing:
                 dialogue.advance()
                 self._take_what_is_there(dialogue)

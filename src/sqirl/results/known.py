@@ -1,0 +1,49 @@
+"""What earlier runs say about a run that differs from them in nothing but its budget.
+
+SQIRL and GORP do not look at their budget: a run with a larger one goes through the same steps, and one that was over before
+its budget was spent would have been over with any other. (DQN's exploration and the schedules of PPO depend on it.)
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sqirl.results.records import RunConfig, RunRecord
+
+
+class KnownRuns:
+    """Records by everything but their budgets."""
+
+    def __init__(self, records: Iterable[RunRecord]) -> None:
+        self._records: dict[RunConfig, list[RunRecord]] = defaultdict(list)
+        for record in records:
+            self.add(record)
+
+    def add(self, record: RunRecord) -> None:
+        if record.error is None:
+            self._records[_without_budget(record.config)].append(record)
+
+    def answer(self, config: RunConfig) -> RunRecord | None:
+        """The record that the run would have, if the records tell."""
+        if config.algorithm not in ("sqirl", "gorp"):
+            return None
+        for record in self._records[_without_budget(config)]:
+            if record.config.timesteps >= config.timesteps:
+                return _cut(record, config)
+            if record.steps < record.config.timesteps:  # over before its budget was spent
+                return replace(record, config=config)
+        return None
+
+
+def _without_budget(config: RunConfig) -> RunConfig:
+    return replace(config, timesteps=0)
+
+
+def _cut(record: RunRecord, config: RunConfig) -> RunRecord:
+    """What the run had come to when the smaller budget was spent."""
+    if record.steps <= config.timesteps:
+        return replace(record, config=config)
+    curve = tuple(point for point in record.curve if point.steps <= config.timesteps + config.eval_every // 2)
+    return replace(record, config=config, curve=curve, steps=config.timesteps)
