@@ -68,6 +68,13 @@ class TabularMDP:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     make_game: Callable[[], Game] | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        facts = [f"{self.num_states:,} states", f"{self.num_actions} actions"]
+        facts += [f"horizon {self.horizon}"] if self.horizon is not None else []
+        facts += [f"sticky {self.stickiness:g}"] if self.stickiness else []
+        facts += [f"enumerated to step {self.depth}"] if self.depth is not None else []
+        return f"<TabularMDP {self.name or 'without a name'}: {', '.join(facts)}>"
+
     def __post_init__(self) -> None:
         validate(self)
         for name in ("rewards", "transitions", "start_states", "start_probabilities", "screens", "screen_mapping"):

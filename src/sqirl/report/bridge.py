@@ -10,6 +10,7 @@ from sqirl.analysis.archive import archived_analyses, growth_notes
 from sqirl.envs.catalogue import CatalogueRow, catalogue
 from sqirl.envs.ids import parse_id
 from sqirl.mdp.store import is_shipped
+from sqirl.results.statistics import within_budget
 
 ALGORITHMS = ("ppo", "dqn", "sqirl", "gorp")
 
@@ -78,7 +79,8 @@ _HEADINGS = ("environment", "T", "A", "states", "optimal", "paper", "min k", "95
 
 
 def _cells(row: BridgeRow) -> tuple[str, ...]:
-    steps = ("-" if row.paper_steps[name] is None else f"{row.paper_steps[name]:.2g}" for name in ALGORITHMS)
+    within = within_budget(row.paper_steps)
+    steps = ("-" if within[name] is None else f"{within[name]:.2g}" for name in ALGORITHMS)
     return (
         row.env_id,
         str(row.horizon),

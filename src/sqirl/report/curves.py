@@ -39,6 +39,7 @@ def plot_curves(records: Sequence[RunRecord]) -> Figure:
             axes.plot(*zip(*exact, strict=True), color=colour, marker="x", markersize=4, linewidth=0, label=label)
     axes.set_xlabel("steps")
     axes.set_ylabel("return")
+    axes.set_xlim(0, 1.04 * max(1, *(point.steps for record in records for point in record.curve)))
     seeds = len(records)
     axes.set_title(f"{first.config.env_id}\n{_described(first)}, {seeds} seed{'s' if seeds > 1 else ''}", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)

@@ -91,11 +91,9 @@ def plot_env_curves(env: str, found: dict[tuple[str, str], Outcome]) -> Figure:
     first = mine[0][1].records[0]
     draw_levels(axes, first.optimal_return, first.random_return)
     for name, outcome in mine:
-        grid = np.array(sorted({point.steps for record in outcome.records for point in record.curve}))
-        values = np.array([
-            np.interp(grid, [p.steps for p in record.curve], [p.mean for p in record.curve])
-            for record in outcome.records if record.curve
-        ])  # fmt: skip
+        curves = [{record.due(i): point.mean for i, point in enumerate(record.curve)} for record in outcome.records]
+        grid = np.array(sorted({steps for curve in curves for steps in curve}))
+        values = np.array([np.interp(grid, list(curve), list(curve.values())) for curve in curves if curve])
         axes.plot(grid, np.median(values, axis=0), color=COLOURS[name], label=name, marker="o", markersize=2)
         axes.fill_between(grid, values.min(axis=0), values.max(axis=0), color=COLOURS[name], alpha=0.15)
     axes.set(xscale="log", xlabel="steps", ylabel="return", title=env)

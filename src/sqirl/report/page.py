@@ -11,7 +11,7 @@ from typing import Any
 from sqirl.analysis.archive import archived_analyses, growth_notes
 from sqirl.analysis.result import Analysis
 from sqirl.envs.catalogue import CatalogueRow, catalogue
-from sqirl.envs.ids import is_full_atari
+from sqirl.envs.ids import is_bridge_id, is_full_atari
 from sqirl.mdp.store import stored_mdp
 from sqirl.report.pictures import pictures_of
 from sqirl.results.frame import Outcome, outcomes
@@ -32,7 +32,10 @@ def paper_tables() -> dict[str, Table]:
 
 def our_tables(found: Mapping[tuple[str, str], Outcome]) -> dict[str, Table]:
     """Ours, of the environments that were run."""
-    return {name: {env: o.complexity for (env, a), o in found.items() if a == name} for name in ALGORITHMS}
+    return {
+        name: {env: o.complexity for (env, a), o in found.items() if a == name and is_bridge_id(env)}
+        for name in ALGORITHMS
+    }
 
 
 def report_page(records: Sequence[RunRecord], *, pictures: bool = True) -> str:
@@ -154,9 +157,11 @@ def _outcome(o: Outcome) -> dict[str, Any]:
 
 
 def _curve(record: RunRecord) -> list[list[float]]:
-    every = max(1, len(record.curve) // CURVE_POINTS)
-    points = [*record.curve[:-1][::every], record.curve[-1]] if record.curve else []
-    return [[point.steps, round(point.mean, 5)] for point in points]
+    """Points at the steps when they were due, so that seeds lie above each other; the last word on each counts."""
+    by_steps = {record.due(place): round(point.mean, 5) for place, point in enumerate(record.curve)}
+    points = [[steps, mean] for steps, mean in by_steps.items()]
+    every = max(1, len(points) // CURVE_POINTS)
+    return [*points[:-1][::every], points[-1]] if points else []
 
 
 def _pictures(row: CatalogueRow, analysis: Analysis) -> list[dict[str, str]]:

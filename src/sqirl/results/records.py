@@ -89,20 +89,20 @@ class RunRecord:
 
     @property
     def complexity(self) -> int | None:
-        """The paper's sample complexity: `solved_at` as a whole number of evaluation intervals.
+        """The paper's sample complexity: when the evaluation that solved was due."""
+        place = self._first(lambda point: point.mean)
+        return None if place is None else self.due(place)
 
-        An evaluation is due after so many intervals and comes with the next step of all lanes, a little later: it counts
-        for the time when it was due. A run of SQIRL may be over, and is then evaluated, between two of the paper's
-        evaluations: that one counts for the next.
+    def due(self, place: int) -> int:
+        """The steps at which the evaluation at a place of the curve was due: a whole number of intervals.
+
+        It comes with the next step of all lanes, a little later. A run of SQIRL may be over, and is then evaluated, between two
+        of the paper's evaluations: that one counts for the next.
         """
-        if self.solved_at is None:
-            return None
-        every, place = self.config.eval_every, self._first(lambda point: point.mean)
-        assert place is not None
+        steps, every = self.curve[place].steps, self.config.eval_every
         before = self.curve[place - 1].steps if place else 0
-        intervals = self.solved_at // every
-        was_due = intervals > before // every
-        return (intervals if was_due or self.solved_at % every == 0 else intervals + 1) * every
+        in_time = steps // every > before // every or steps % every == 0
+        return (steps // every + (not in_time)) * every
 
     @property
     def solved_exactly_at(self) -> int | None:

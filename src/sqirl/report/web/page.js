@@ -2,7 +2,7 @@
 
 const plural = D.counts.failed ? `, ${D.counts.failed} failed` : "";
 $("#lead").textContent = `${D.rows.length} sticky-action environments, ${D.counts.built} of them enumerated exactly; `
-  + `${D.counts.runs} runs of our own${plural}. Everything on this page is in this file.`;
+  + `${D.counts.runs.toLocaleString("en")} runs of our own${plural}. Everything on this page is in this file.`;
 const nothing = (parent, text) => parent.insertAdjacentHTML("beforeend", `<p class="soft">${text}</p>`);
 
 // The paper's two tables, and how far ours agree ----------------------------------------------------------------------
