@@ -43,7 +43,6 @@ def train(game: str) -> None:
     import torch
 
     from sqirl.cli.progress import training_display
-    from sqirl.cli.train import summary
     from sqirl.experiments.plan import planned_run
     from sqirl.experiments.run import perform
     from sqirl.results.records import RecordStore
@@ -54,7 +53,7 @@ def train(game: str) -> None:
         config = planned_run(algorithm, game, seed=0, timesteps=20_000, options=options)
         with training_display(config.label) as progress:
             record = perform(config, RecordStore(OUT / "runs"), progress=progress)
-        print(summary(record))
+        print(record.summary)
 
 
 def write_report() -> None:

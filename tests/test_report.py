@@ -14,9 +14,9 @@ from sqirl.analysis.episode import optimal_episode
 from sqirl.envs.ids import parse_id
 from sqirl.errors import SqirlError
 from sqirl.mdp.store import stored_mdp
-from sqirl.report.page import paper_tables, report_data, report_page
+from sqirl.report.page import report_data, report_page
 from sqirl.report.tables import complexity_table, write_tables
-from sqirl.results.frame import outcomes, pack_records, shipped_records, unpack_records
+from sqirl.results.frame import outcomes, pack_records, paper_tables, shipped_records, unpack_records
 from sqirl.results.records import Point, RunConfig, RunRecord
 from sqirl.results.statistics import censored_median, compare, num_solved, share_solved_where, spearman
 

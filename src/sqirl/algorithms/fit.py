@@ -19,11 +19,11 @@ from sqirl.mdp.tabular import TabularMDP
 Env = str | TabularMDP | gym.Env[Any, Any] | World
 
 #: Episodes that GORP plays side by side; more are played in turns.
-MOST_LANES = 1 << 19
+EPISODES_AT_ONCE = 1 << 19
 
 
 @dataclass(frozen=True, eq=False)
-class SQIRLPolicy:
+class GreedyInTime:
     """π_1..π_i, each greedy on its own Q^k; uniformly random from there on."""
 
     num_actions: int
@@ -65,7 +65,7 @@ def fit_sqirl(
     T = world.horizon
     check_k_and_m(k, m, T)
     rng = np.random.default_rng(seed)
-    policy = SQIRLPolicy(world.num_actions)
+    policy = GreedyInTime(world.num_actions)
     num_steps, lowest, highest = 0, np.inf, -np.inf
     for i in range(T):
         episodes = world.collect(policy, m, rng)  # π_0..π_{i-1}, then uniformly random
@@ -145,7 +145,7 @@ def mean_returns(
 ) -> tuple[np.ndarray, int]:
     """(mean return of m episodes for each sequence played after the prefix, steps taken)."""
     returns, steps = np.empty(len(sequences)), 0
-    at_once = max(1, MOST_LANES // m)
+    at_once = max(1, EPISODES_AT_ONCE // m)
     for first in range(0, len(sequences), at_once):
         part = np.repeat(sequences[first : first + at_once], m, axis=0)  # lane by lane
         episodes = world.collect(_sequences_after(prefix, part, world.num_actions), len(part), rng)

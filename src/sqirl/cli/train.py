@@ -74,7 +74,7 @@ def command(
                 config, store, device=device, checkpoint_seconds=checkpoint_every, progress=progress, drawing=drawing
             )
         records.append(record)
-        print(json.dumps(record.to_dict()) if as_json else summary(record))
+        print(json.dumps(record.to_dict()) if as_json else record.summary)
     picture = folder / f"{algorithm.value}-{_stem(env)}.png"
     _draw(records, picture)
     played = records[0].played_from
@@ -84,23 +84,6 @@ def command(
 
 def _stem(env: str) -> str:
     return env.removeprefix("BRIDGE/").replace("/", "_")
-
-
-def summary(record: RunRecord) -> str:
-    last = record.curve[-1]
-    exact = "" if last.exact is None else f" (true return {last.exact:.6g})"
-    optimal = "" if record.optimal_return is None else f" of {record.optimal_return:.6g}"
-    if record.solved_at is not None:
-        verdict = f"solved after {record.solved_at:,} steps"
-        if last.exact is not None:
-            exactly = record.solved_exactly_at
-            verdict += f", its true return optimal after {exactly:,}" if exactly else ", its true return not optimal"
-    else:
-        verdict = "not solved" if record.optimal_return is not None else "done"
-    return (
-        f"{record.config.label}: {verdict}; last mean return {last.mean:.6g}{optimal}{exact}, {record.steps:,} steps, "
-        f"{record.seconds:.0f} s"
-    )
 
 
 def _draw(records: list[RunRecord], path: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqirl.envs.ids import is_bridge_id, is_full_atari, parse_id
-from sqirl.experiments.search import search
+from sqirl.experiments.search import Cost, search
 from sqirl.experiments.sweeps import Sweep
 from sqirl.mdp.store import stored_mdp
 from sqirl.results.records import RecordStore, RunConfig
@@ -62,10 +62,9 @@ def preview(sweep: Sweep, *, device: str = "cpu") -> Preview:
 
 
 def _kind(config: RunConfig) -> str:
-    suite = parse_id(config.env_id).suite if is_bridge_id(config.env_id) else "full-length Atari"
-    return (
-        f"{config.algorithm} on {suite if is_bridge_id(config.env_id) or is_full_atari(config.env_id) else 'own env'}"
-    )
+    if is_bridge_id(config.env_id):
+        return f"{config.algorithm} on {parse_id(config.env_id).suite}"
+    return f"{config.algorithm} on {'full-length Atari' if is_full_atari(config.env_id) else 'own env'}"
 
 
 def _most_steps(config: RunConfig) -> int:
@@ -73,8 +72,8 @@ def _most_steps(config: RunConfig) -> int:
     if config.algorithm in ("ppo", "dqn") or not is_bridge_id(config.env_id):
         return config.timesteps
     horizon = parse_id(config.env_id).horizon
-    sequences = 9 ** (config.k or 1) if config.algorithm == "gorp" else 1
-    return min(config.timesteps, horizon * horizon * (config.m or 1) * sequences)
+    iteration = Cost(config.env_id, config.algorithm).episodes(config.k or 1, config.m or 1) * horizon
+    return int(min(config.timesteps, horizon * iteration))
 
 
 def _calibrate(config: RunConfig, device: str) -> tuple[float, float]:

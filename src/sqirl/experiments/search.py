@@ -82,7 +82,7 @@ def _search_k_and_m(sweep: Sweep, env_id: str, algorithm: str) -> Search:
     best: float | None = None
     runs: tuple[RunConfig, ...] = ()
     count = 0
-    cost = _Cost(env_id, algorithm)
+    cost = Cost(env_id, algorithm)
     for k in promising_ks(env_id, sweep.ks):
         low, high, m = 0, None, sweep.smallest_m  # no run with m ≤ low solves, those with `high` do
         while cost.of_an_iteration(k, m) < min(sweep.timesteps, best or math.inf):  # else nothing is learned in time
@@ -132,7 +132,7 @@ def promising_ks(env_id: str, ks: tuple[int, ...]) -> list[int]:
     return sorted((k for k in ks if k <= analysis.horizon), key=promise)
 
 
-class _Cost:
+class Cost:
     """The least steps that an iteration takes: known better with every record."""
 
     def __init__(self, env_id: str, algorithm: str) -> None:

@@ -11,9 +11,8 @@ import numpy as np
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.catalogue import catalogue
 from sqirl.report.curves import COLOURS, draw_levels
-from sqirl.report.page import our_tables, paper_tables
 from sqirl.report.plots import save_figure
-from sqirl.results.frame import Outcome, outcomes
+from sqirl.results.frame import Outcome, our_tables, outcomes, paper_tables
 from sqirl.results.records import ALGORITHMS, RunRecord
 
 if TYPE_CHECKING:

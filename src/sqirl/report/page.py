@@ -11,31 +11,18 @@ from typing import Any
 from sqirl.analysis.archive import archived_analyses, growth_notes
 from sqirl.analysis.result import Analysis
 from sqirl.envs.catalogue import CatalogueRow, catalogue
-from sqirl.envs.ids import is_bridge_id, is_full_atari
+from sqirl.envs.ids import is_full_atari
 from sqirl.mdp.store import stored_mdp
 from sqirl.report.pictures import pictures_of
-from sqirl.results.frame import Outcome, outcomes
+from sqirl.results.frame import Outcome, our_tables, outcomes, paper_tables
 from sqirl.results.records import ALGORITHMS, RunRecord
-from sqirl.results.statistics import Comparison, Estimate, Table, compare, num_solved, share_solved_where, within_budget
+from sqirl.results.statistics import Comparison, Estimate, Table, compare, num_solved, share_solved_where
 
 PAIRS = (("sqirl", "ppo"), ("sqirl", "dqn"), ("ppo", "dqn"))
 #: The page's scripts, in the order in which they need each other.
 SCRIPTS = ("words.js", "charts.js", "page.js")
 #: Points that a curve on the page has at most, and larger MDPs than this are not opened for pictures.
 CURVE_POINTS, LARGEST_FOR_PICTURES = 60, 120_000
-
-
-def paper_tables() -> dict[str, Table]:
-    """The paper's printed sample complexities, those above its budget censored."""
-    return {name: within_budget({str(row.env_id): row.paper_steps[name] for row in catalogue()}) for name in ALGORITHMS}
-
-
-def our_tables(found: Mapping[tuple[str, str], Outcome]) -> dict[str, Table]:
-    """Ours, of the environments that were run."""
-    return {
-        name: {env: o.complexity for (env, a), o in found.items() if a == name and is_bridge_id(env)}
-        for name in ALGORITHMS
-    }
 
 
 def report_page(records: Sequence[RunRecord], *, pictures: bool = True) -> str:

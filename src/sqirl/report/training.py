@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sqirl.envs.ids import FULL_ATARI_SUFFIX, is_bridge_id, is_full_atari
-from sqirl.report.page import our_tables, paper_tables
-from sqirl.results.frame import Outcome, outcomes
+from sqirl.results.frame import Outcome, our_tables, outcomes, paper_tables
 from sqirl.results.records import RunRecord
 from sqirl.results.statistics import BUDGET
 

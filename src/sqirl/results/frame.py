@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from sqirl.envs.catalogue import catalogue
+from sqirl.envs.ids import is_bridge_id
 from sqirl.errors import SqirlError
 from sqirl.mdp.files import write_atomically
-from sqirl.results.records import RunConfig, RunRecord
-from sqirl.results.statistics import censored_median
+from sqirl.results.records import ALGORITHMS, RunConfig, RunRecord
+from sqirl.results.statistics import Table, censored_median, within_budget
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +76,19 @@ def rank(records: list[RunRecord]) -> tuple[bool, float, float]:
     median = censored_median([record.complexity for record in records])
     returns = censored_median([record.best_mean for record in records])
     return median is None, median or 0.0, -(returns or 0.0)
+
+
+def paper_tables() -> dict[str, Table]:
+    """The paper's printed sample complexities, those above its budget censored."""
+    return {name: within_budget({str(row.env_id): row.paper_steps[name] for row in catalogue()}) for name in ALGORITHMS}
+
+
+def our_tables(found: Mapping[tuple[str, str], Outcome]) -> dict[str, Table]:
+    """Ours, of the environments that were run."""
+    return {
+        name: {env: o.complexity for (env, a), o in found.items() if a == name and is_bridge_id(env)}
+        for name in ALGORITHMS
+    }
 
 
 def pack_records(records: Iterable[RunRecord], path: Path) -> None:

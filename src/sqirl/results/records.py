@@ -124,6 +124,26 @@ class RunRecord:
     def best_mean(self) -> float | None:
         return max((point.mean for point in self.curve), default=None)
 
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        last = self.curve[-1]
+        exact = "" if last.exact is None else f" (true return {last.exact:.6g})"
+        optimal = "" if self.optimal_return is None else f" of {self.optimal_return:.6g}"
+        if self.solved_at is not None:
+            verdict = f"solved after {self.solved_at:,} steps"
+            if last.exact is not None:
+                exactly = self.solved_exactly_at
+                verdict += (
+                    f", its true return optimal after {exactly:,}" if exactly else ", its true return not optimal"
+                )
+        else:
+            verdict = "not solved" if self.optimal_return is not None else "done"
+        return (
+            f"{self.config.label}: {verdict}; last mean return {last.mean:.6g}{optimal}{exact}, {self.steps:,} steps, "
+            f"{self.seconds:.0f} s"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         points = [[p.steps, p.mean, p.exact] for p in self.curve]
         return {
