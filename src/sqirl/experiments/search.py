@@ -1,13 +1,12 @@
 """The search for the best setting of an algorithm on one environment, as a dialogue: configs out, records in.
 
 For SQIRL and GORP the setting is (k, m): for each k the smallest m with which the median run solves, by doubling until it
-does and bisecting after. For PPO and DQN it is one of two values. A search is a generator that yields the runs it wants to
-see next; whoever conducts it runs them, in whatever order and wherever, and sends the records back.
+does and bisecting after, all k side by side. For PPO and DQN it is one of two values. A search is a generator that yields
+the runs it wants to see next; whoever conducts it runs them, in whatever order and wherever, and sends the records back.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -79,39 +78,56 @@ def _try_all(sweep: Sweep, env_id: str, algorithm: str) -> Search:
 
 
 def _search_k_and_m(sweep: Sweep, env_id: str, algorithm: str) -> Search:
+    """Climb the ladders of all k side by side, always the cheapest next rung, as long as it can still win."""
     best: float | None = None
     runs: tuple[RunConfig, ...] = ()
-    count = 0
-    cost = Cost(env_id, algorithm)
-    for k in promising_ks(env_id, sweep.ks):
-        low, high, m = 0, None, sweep.smallest_m  # no run with m ≤ low solves, those with `high` do
-        while cost.of_an_iteration(k, m) < min(sweep.timesteps, best or math.inf):  # else nothing is learned in time
-            config = _config(sweep, env_id, algorithm, {"k": k, "m": m})
-            if best is not None:  # only a complexity of at least one evaluation less is better
-                budget = int(best) - config.eval_every
-                if budget <= 0:
-                    break
-                config = replace(config, timesteps=min(sweep.timesteps, budget))
-            group = _seeded(config, sweep.seeds_of(algorithm))
-            records = yield group
-            count += len(records)
-            if (error := _first_error(records)) is not None:
-                return Finding(env_id, algorithm, best, runs or tuple(group), count, error)
-            cost.learn(records)
-            steps = censored_median([record.complexity for record in records])
-            if steps is None:
-                low = m
-            else:
-                high = m
-                if best is None or steps < best:
-                    best, runs = steps, tuple(group)
-            runs = runs or tuple(group)
-            if high is not None and high <= max(FINE_ENOUGH * low, low + 1):
-                break
-            m = 2 * low if high is None else max(low + 1, round((max(low, 1) * high) ** 0.5))
-            if high is not None and m >= high:
-                break
+    count, cost = 0, Cost(env_id, algorithm)
+    ladders = [_Ladder(k, sweep.smallest_m) for k in promising_ks(env_id, sweep.ks)]
+    while ladders:
+        ladder = min(
+            ladders, key=lambda ladder: cost.of_an_iteration(ladder.k, ladder.m)
+        )  # of equals the most promising
+        config = _config(sweep, env_id, algorithm, {"k": ladder.k, "m": ladder.m})
+        if best is not None:  # only a complexity of at least one evaluation less is better
+            config = replace(config, timesteps=min(sweep.timesteps, int(best) - config.eval_every))
+        if cost.of_an_iteration(ladder.k, ladder.m) >= config.timesteps:  # nothing would be learned in time
+            ladders.remove(ladder)
+            continue
+        group = _seeded(config, sweep.seeds_of(algorithm))
+        records = yield group
+        count += len(records)
+        if (error := _first_error(records)) is not None:
+            return Finding(env_id, algorithm, best, runs or tuple(group), count, error)
+        cost.learn(records)
+        steps = censored_median([record.complexity for record in records])
+        if steps is not None and (best is None or steps < best):
+            best, runs = steps, tuple(group)
+        runs = runs or tuple(group)
+        if not ladder.climb(solved=steps is not None):
+            ladders.remove(ladder)
     return Finding(env_id, algorithm, best, runs, count)
+
+
+@dataclass
+class _Ladder:
+    """The m to try with one k: doubled until one solves, then bisected."""
+
+    k: int
+    m: int  # the next rung
+    low: int = 0  # no run with an m up to this solves
+    high: int | None = None  # runs with this do
+
+    def climb(self, *, solved: bool) -> bool:
+        """Take what came of the rung; is there another one?"""
+        if solved:
+            self.high = self.m
+        else:
+            self.low = self.m
+        if self.high is None:
+            self.m = 2 * self.low
+            return True
+        self.m = max(self.low + 1, round((max(self.low, 1) * self.high) ** 0.5))
+        return self.high > max(FINE_ENOUGH * self.low, self.low + 1) and self.m < self.high
 
 
 def _first_error(records: list[RunRecord]) -> str | None:
