@@ -1,19 +1,25 @@
-"""Write docs/training.md and its figure: python scripts/make_docs.py (a minute)."""
+"""Write docs/training.md and the pictures of the docs: python scripts/make_docs.py (two minutes)."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from sqirl.algorithms.fit import fit_gorp, fit_sqirl
+from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archived_analyses
 from sqirl.analysis.bounds import Instance, gorp_bound
 from sqirl.analysis.result import Analysis
 from sqirl.envs.ids import parse_id
+from sqirl.mdp.build import build_mdp
 from sqirl.mdp.store import stored_mdp
 from sqirl.mdp.tabular import TabularMDP
-from sqirl.report.plots import save_figure
+from sqirl.report.page import report_page
+from sqirl.report.plots import plot_witness, save_figure
 from sqirl.report.training import TheoryPoint, plot_bounds, training_page
 from sqirl.results.frame import shipped_records
 
@@ -28,6 +34,32 @@ def main() -> None:
     save_figure(plot_bounds(points), DOCS / "images" / "theory.png")
     (DOCS / "training.md").write_text(training_page(shipped_records(), points))
     print(f"{len(points)} MDPs, {sum(point.steps < point.bound for point in points)} below their bounds")
+    draw_witness(DOCS / "images" / "witness.png")
+    draw_report(DOCS / "images" / "report.png")
+
+
+def draw_witness(picture: Path) -> None:
+    """The state of `make demo` where greedy goes wrong."""
+    mdp = build_mdp("BRIDGE/MiniGrid-FourRooms-Sticky-v0")
+    analysis = analyze(mdp)
+    assert analysis.witness is not None
+    save_figure(plot_witness(analysis, mdp.render(analysis.witness.state)), picture)
+
+
+def draw_report(picture: Path) -> None:
+    """What a browser shows of the page, where there is one."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        print("no Chromium here: the picture of the report stays as it is")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        page.write_text(report_page(shipped_records(), pictures=False))
+        subprocess.run(
+            [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder}/profile",
+             "--window-size=1300,980", "--virtual-time-budget=5000", f"--screenshot={picture}", page.as_uri()],
+            check=True, capture_output=True,
+        )  # fmt: skip
 
 
 def theory_points(name: str, a: Analysis) -> list[TheoryPoint]:
