@@ -17,7 +17,8 @@ import torch as th
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sqirl.algorithms.full_atari import full_atari_env
-from sqirl.algorithms.presets import FULL_ATARI, OWN, make_model
+from sqirl.algorithms.making import training_env
+from sqirl.algorithms.presets import BRIDGE_SETTINGS, FULL_ATARI, make_model
 from sqirl.errors import SqirlError
 from sqirl.experiments import memory
 from sqirl.experiments import run as run_module
@@ -142,10 +143,33 @@ def test_the_papers_presets() -> None:
     breakout = planned_run("gorp", "BreakoutNoFrameskip-v4", seed=0)
     assert (breakout.k, breakout.m, breakout.timesteps, breakout.eval_every) == (3, 1, 10_000_000, 100_000)
     assert planned_run("dqn", EMPTY, seed=0).epsilon_steps == 500_000
-    ppo = make_model(
-        "ppo", Run(config_of("ppo"), RecordStore(Path()), "cpu", 60, None, None).env, OWN, {"rollout": 1280}
-    )
-    assert (ppo.n_steps, ppo.batch_size, ppo.n_epochs, ppo.ent_coef, ppo.vf_coef) == (1280, 256, 4, 0.01, 0.5)
+
+
+#: The tables of the paper's appendix C, by the names that Stable-Baselines3 has for them.
+APPENDIX = {
+    "ppo": {"n_steps": 1280, "batch_size": 256, "n_epochs": 4, "learning_rate": 2.5e-4, "gae_lambda": 0.95, "ent_coef": 0.01,
+            "vf_coef": 0.5, "clip_range": 0.1},
+    "dqn": {"learning_starts": 0, "buffer_size": 100_000, "target_update_interval": 8_000, "exploration_final_eps": 0.01,
+            "batch_size": 32, "learning_rate": 1e-4, "exploration_fraction": 0.1},
+    "sqirl": {"k": 2, "m": 5, "buffer_size": 1_000_000, "batch_size": 128, "n_epochs": 10, "learning_rate": 1e-4,
+              "loss_smoothing": 0.99},
+    "gorp": {"k": 2, "m": 5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", APPENDIX)
+def test_the_hyperparameters_of_appendix_c(algorithm: str) -> None:
+    options = {"ppo": {"rollout": 1280}, "dqn": {"timesteps": 5_000_000, "epsilon_steps": 500_000}}
+    env = training_env(EMPTY, num_envs=8)
+    for suite, gamma in (("atari", 1.0), ("procgen", 1.0), ("minigrid", 0.99)):
+        setting = replace(BRIDGE_SETTINGS[suite], network="mlp")
+        model = make_model(algorithm, env, setting, options.get(algorithm, {"k": 2, "m": 5}), device="cpu")
+        found = {name: getattr(model, name) for name in APPENDIX[algorithm]}
+        if algorithm == "ppo":
+            found["clip_range"] = model.clip_range(1.0)
+        assert found == APPENDIX[algorithm] and model.gamma == gamma
+    if algorithm == "dqn":
+        assert model.gradient_steps * 4 == env.num_envs * model.train_freq.frequency  # env steps per gradient step
 
 
 def test_a_run_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
