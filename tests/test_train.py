@@ -14,11 +14,14 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 import torch as th
+from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sqirl.algorithms.full_atari import full_atari_env
 from sqirl.algorithms.making import training_env
+from sqirl.algorithms.networks import MiniGridCNN
 from sqirl.algorithms.presets import BRIDGE_SETTINGS, FULL_ATARI, make_model
+from sqirl.algorithms.table_replay import TableReplayBuffer
 from sqirl.errors import SqirlError
 from sqirl.experiments import memory
 from sqirl.experiments import run as run_module
@@ -170,6 +173,16 @@ def test_the_hyperparameters_of_appendix_c(algorithm: str) -> None:
         assert found == APPENDIX[algorithm] and model.gamma == gamma
     if algorithm == "dqn":
         assert model.gradient_steps * 4 == env.num_envs * model.train_freq.frequency  # env steps per gradient step
+
+
+def test_dqn_learns_the_same_from_keys_as_from_pictures() -> None:
+    arguments = {"learning_starts": 0, "buffer_size": 500, "train_freq": 1, "batch_size": 8, "seed": 3, "device": "cpu",
+                 "policy_kwargs": {"features_extractor_class": MiniGridCNN}}  # fmt: skip
+    keys, pictures = (training_env(EMPTY, num_envs=2) for _ in range(2))
+    by_keys = DQN("CnnPolicy", keys, replay_buffer_class=TableReplayBuffer, replay_buffer_kwargs={"env": keys.unwrapped},
+                  **arguments).learn(400)  # fmt: skip
+    by_pictures = DQN("CnnPolicy", pictures, **arguments).learn(400)
+    assert all(map(th.equal, by_keys.policy.parameters(), by_pictures.policy.parameters()))
 
 
 def test_a_run_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
