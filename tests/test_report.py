@@ -140,6 +140,8 @@ window.addEventListener("load", () => {
   say.minigrid = document.querySelectorAll("#rows tbody tr").length;
   say.requests = performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith("data:"));
   say.curves = document.querySelectorAll("#all-curves svg").length;
+  say.whole_games = document.querySelectorAll("#full-curves svg").length;
+  say.agreement = document.querySelectorAll("#t-agree tbody tr").length;
   const out = document.createElement("pre"); out.id = "found"; out.textContent = JSON.stringify(say); document.body.append(out);
 });
 </script>
@@ -161,6 +163,7 @@ def test_the_page_in_a_real_browser(tmp_path: Path) -> None:
     found = json.loads(match[1].replace("&amp;", "&").replace("&gt;", ">").replace("&lt;", "<"))
     assert found["errors"] == [] and found["requests"] == [] and "CONSOLE" not in result.stderr
     assert found["rows"] == 155 and found["minigrid"] == 33 and found["curves"] >= 12
+    assert found["whole_games"] >= 3 and found["agreement"] == 4
     assert found["sorted"][0] < found["sorted"][1] and found["sorted"][2] == "descending"
     assert found["filtered"] == ["BRIDGE/freeway_10_fs30-Sticky-v0", "1 of 155"]
     assert found["card"] == [True, "BRIDGE/freeway_10_fs30-Sticky-v0", True] and found["closed"]

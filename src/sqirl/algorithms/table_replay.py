@@ -12,6 +12,8 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from sqirl.algorithms.table_vec_env import TableVecEnv
 
+_KEPT = ("keys", "next_keys", "actions", "rewards", "dones", "pos", "full")
+
 
 class TableReplayBuffer(BaseBuffer):
     """As Stable-Baselines3's `ReplayBuffer`, with a few bytes for each observation."""
@@ -47,6 +49,14 @@ class TableReplayBuffer(BaseBuffer):
         self.pos += 1
         if self.pos == self.buffer_size:
             self.full, self.pos = True, 0
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {name: getattr(self, name) for name in _KEPT}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for name in _KEPT:
+            setattr(self, name, state[name])
 
     def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> ReplayBufferSamples:
         lanes = np.random.randint(0, self.n_envs, size=len(batch_inds))

@@ -64,6 +64,16 @@ class TableVecEnv(VecEnv):
             infos[lane]["TimeLimit.truncated"] = False
             infos[lane]["episode"] = {"r": float(self._totals[lane]), "l": int(self.lanes.t[lane]), "t": elapsed}
 
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        names = ("keys", "acted_keys", "last_keys", "_totals")
+        return {"lanes": self.lanes.state(), **{name: getattr(self, name) for name in names}}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.lanes.restore(state["lanes"])
+        self.keys, self.acted_keys, self.last_keys = state["keys"], state["acted_keys"], state["last_keys"]
+        self._totals = state["_totals"]
+
     def close(self) -> None:
         """Nothing to close."""
 

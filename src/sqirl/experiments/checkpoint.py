@@ -14,10 +14,17 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sqirl.algorithms.checkpoints import PICKLE_PROTOCOL, learning_state, restore_learning
 from sqirl.algorithms.gorp import GORP
 from sqirl.algorithms.sqirl import SQIRL
+from sqirl.algorithms.table_replay import TableReplayBuffer
 from sqirl.algorithms.table_vec_env import TableVecEnv
 from sqirl.errors import WorkFailed
 from sqirl.mdp.files import write_atomically
 from sqirl.results.records import Point
+
+#: What PPO and DQN remember from one rollout to the next.
+_FIELDS = (
+    "_n_updates", "_episode_num", "_last_obs", "_last_episode_starts", "_last_original_obs", "_n_calls",
+    "_current_progress_remaining", "exploration_rate", "ep_info_buffer", "ep_success_buffer",
+)  # fmt: skip
 
 
 def save(path: Path, model: BaseAlgorithm, curve: list[Point], seconds: float) -> None:
@@ -49,26 +56,15 @@ def _model_state(model: BaseAlgorithm) -> dict[str, Any]:
     if isinstance(model, GORP):
         return {**state, "iteration": model.iteration, "rng": model.policy.rng.bit_generator.state}
     state["optimizer"] = model.policy.optimizer.state_dict()
-    state["chance"] = np.random.get_state(), th.get_rng_state(), model.action_space.np_random.bit_generator.state
-    if model.device.type == "cuda":
-        state["cuda_chance"] = th.cuda.get_rng_state(model.device)
-    names = ["_n_updates", "_episode_num", "_last_obs", "_last_episode_starts", "_last_original_obs", "_n_calls"]
-    names += ["_current_progress_remaining", "exploration_rate", "ep_info_buffer", "ep_success_buffer"]
-    state["fields"] = {name: getattr(model, name) for name in names if hasattr(model, name)}
+    state["fields"] = {name: getattr(model, name) for name in _FIELDS if hasattr(model, name)}
+    state["chance"] = _chance(model)
     if isinstance(model, DQN):
         state["target"] = model.q_net_target.state_dict()
-        rows = ("keys", "next_keys", "actions", "rewards", "dones", "pos", "full")
-        replay = model.replay_buffer
-        if hasattr(replay, "keys"):  # over a table; pictures of live games are not kept
-            state["replay"] = {name: getattr(replay, name) for name in rows}
+        if isinstance(model.replay_buffer, TableReplayBuffer):  # pictures of live games are not kept
+            state["replay"] = model.replay_buffer.state()
     assert model.env is not None
-    base = model.env.unwrapped
-    if isinstance(base, TableVecEnv):
-        lanes = base.lanes
-        state["lanes"] = {
-            "where": (lanes.states, lanes.executed, lanes.t, lanes.keys, lanes.rng.bit_generator.state),
-            "env": (base.keys, base.acted_keys, base.last_keys, base._totals),
-        }
+    if isinstance(model.env.unwrapped, TableVecEnv):
+        state["env"] = model.env.unwrapped.state()
     return state
 
 
@@ -85,21 +81,29 @@ def _restore_model(model: BaseAlgorithm, state: dict[str, Any]) -> None:
     model.policy.optimizer.load_state_dict(state["optimizer"])
     if isinstance(model, DQN):
         model.q_net_target.load_state_dict(state["target"])
-        for name, value in state.get("replay", {}).items():
-            setattr(model.replay_buffer, name, value)
+        if isinstance(model.replay_buffer, TableReplayBuffer):
+            model.replay_buffer.restore(state["replay"])
     assert model.env is not None
-    base = model.env.unwrapped
-    if isinstance(base, TableVecEnv):
-        lanes = base.lanes
-        lanes.states, lanes.executed, lanes.t, lanes.keys, lanes.rng.bit_generator.state = state["lanes"]["where"]
-        base.keys, base.acted_keys, base.last_keys, base._totals = state["lanes"]["env"]
+    if isinstance(model.env.unwrapped, TableVecEnv):
+        model.env.unwrapped.restore(state["env"])
     else:  # a live game starts its episodes anew
         state["fields"]["_last_obs"] = None
     for name, value in state["fields"].items():
         setattr(model, name, value)
-    numpy_state, torch_state, action_state = state["chance"]
-    np.random.set_state(numpy_state)
-    th.set_rng_state(torch_state)
-    if "cuda_chance" in state and model.device.type == "cuda":
-        th.cuda.set_rng_state(state["cuda_chance"], model.device)
-    model.action_space.np_random.bit_generator.state = action_state
+    _restore_chance(model, state["chance"])
+
+
+def _chance(model: BaseAlgorithm) -> dict[str, Any]:
+    """The states of all generators that Stable-Baselines3 draws from."""
+    states = {"numpy": np.random.get_state(), "torch": th.get_rng_state()}
+    if model.device.type == "cuda":
+        states["cuda"] = th.cuda.get_rng_state(model.device)
+    return {**states, "actions": model.action_space.np_random.bit_generator.state}
+
+
+def _restore_chance(model: BaseAlgorithm, states: dict[str, Any]) -> None:
+    np.random.set_state(states["numpy"])
+    th.set_rng_state(states["torch"])
+    if "cuda" in states and model.device.type == "cuda":
+        th.cuda.set_rng_state(states["cuda"], model.device)
+    model.action_space.np_random.bit_generator.state = states["actions"]

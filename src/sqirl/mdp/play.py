@@ -152,6 +152,15 @@ class SeenLanes(Lanes):
         self.keys = keys
         return rewards, ends
 
+    def state(self) -> dict[str, Any]:
+        """Where every lane stands, and what chance will bring."""
+        where = {"states": self.states, "executed": self.executed, "t": self.t, "keys": self.keys}
+        return {**where, "chance": self.rng.bit_generator.state}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.states, self.executed, self.t, self.keys = (state[n] for n in ("states", "executed", "t", "keys"))
+        self.rng.bit_generator.state = state["chance"]
+
 
 class TableGame:
     """A table as a `Game`, so that `GameEnv` plays it like the live one."""
