@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from sqirl.errors import WorkFailed
-from sqirl.mdp import workers
+from sqirl.mdp import hands, workers
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.expand import Block, expand
 from sqirl.mdp.journal import Appender, Journal
@@ -162,7 +162,7 @@ _blocks: list[str] = []  # of this process
 
 def test_no_cluster_at_the_address(pool_at_once: None) -> None:
     with pytest.raises(Exception, match=r"no dask scheduler answers at 'tcp://127\.0\.0\.1:1'"):
-        workers.connect("tcp://127.0.0.1:1")
+        hands.connect("tcp://127.0.0.1:1")
 
 
 def test_a_full_disk_stops_the_build_and_leaves_the_journal_whole(
@@ -212,7 +212,7 @@ def test_a_really_full_disk_and_the_same_call_in_the_same_process(
 
 def test_workers_leave_with_the_process_that_is_killed() -> None:
     script = (
-        "import os, time\nfrom sqirl.mdp.workers import process_pool\n"
+        "import os, time\nfrom sqirl.mdp.hands import process_pool\n"
         "if __name__ == '__main__':\n    print(process_pool(1).submit(os.getpid).result(), flush=True)\n    time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)

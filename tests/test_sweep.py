@@ -234,7 +234,7 @@ def test_a_worker_killed_in_mid_run_is_replaced(tmp_path: Path, expected: dict[s
     killed: list[int] = []
 
     def kill_one(_: object) -> None:
-        processes = list((conductor._pool._processes or {}).values()) if conductor._pool else []
+        processes = list((conductor.hands._pool._processes or {}).values()) if conductor.hands._pool else []
         if processes and not killed and conductor._done > 2:
             killed.append(processes[0].pid)
             os.kill(processes[0].pid, signal.SIGKILL)

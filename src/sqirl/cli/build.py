@@ -49,8 +49,8 @@ def command(
     from sqirl.errors import SqirlError
     from sqirl.mdp.build import build_mdp
     from sqirl.mdp.files import check_writable
+    from sqirl.mdp.hands import all_cores
     from sqirl.mdp.store import targets_named, user_folder
-    from sqirl.mdp.workers import all_cores
 
     by_stem = {_stem(target): target for name in env for target in targets_named(name)}
     names = list(by_stem.values())

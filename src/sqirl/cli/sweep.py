@@ -90,8 +90,8 @@ def _conduct(
     from sqirl.cli.progress import sweep_display
     from sqirl.errors import WorkFailed
     from sqirl.experiments.conduct import Conductor
+    from sqirl.mdp.hands import all_cores
     from sqirl.mdp.store import user_folder
-    from sqirl.mdp.workers import all_cores
 
     folder = out or user_folder() / "runs"
     with sweep_display(sweep.name) as progress:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,9 @@ from sqirl.errors import WorkFailed
 from sqirl.experiments.search import Finding, Search, search
 from sqirl.experiments.sweeps import Sweep
 from sqirl.experiments.work import job_of, perform_job
-from sqirl.mdp.workers import abandon, connect, killed_worker, process_pool
+from sqirl.mdp.hands import Hands
 from sqirl.results.known import KnownRuns
 from sqirl.results.records import RecordStore, RunConfig, RunRecord
-
-#: How often workers may die in a row without finishing a run.
-MOST_DEATHS = 5
 
 
 @dataclass(frozen=True)
@@ -71,13 +68,13 @@ class Conductor:
         progress: Callable[[SweepProgress], None] | None = None,
         deadline: float | None = None,
     ) -> None:
-        self.store, self.jobs, self.cluster, self.device = RecordStore(folder), jobs, cluster, device
+        self.store, self.device = RecordStore(folder), device
+        self.hands = Hands(jobs=jobs, cluster=cluster)
         self.progress, self.deadline = progress, deadline
         self.dialogues = [_Dialogue(search(sweep, env, name)) for env in sweep.envs for name in sweep.algorithms]
         self.known = KnownRuns([])
-        self._pool: Any = None
         self._running: dict[Any, tuple[_Dialogue, RunConfig]] = {}
-        self._done = self._found = self._failed = self._deaths = 0
+        self._done = self._found = self._failed = 0
 
     def run(self) -> list[Finding]:
         """All findings; runs that are recorded already are not run again."""
@@ -95,7 +92,7 @@ class Conductor:
                     raise WorkFailed("the time limit has come; the same command goes on")
             self._tell(began)
         finally:
-            self._close()
+            self.hands.close()  # a run under way goes on from its checkpoint another time
         return [dialogue.finding for dialogue in self.dialogues if dialogue.finding is not None]
 
     def _take_what_is_there(self, dialogue: _Dialogue) -> None:
@@ -114,7 +111,7 @@ class Conductor:
     def _submit(self) -> None:
         """Keep the workers busy: every search in turn has its next run under way."""
         under_way = {config for _, config in self._running.values()}
-        room = self._hands() + 1 - len(self._running)
+        room = self.hands.count + 1 - len(self._running)
         queues = [[c for c in d.missing if c not in under_way] for d in self.dialogues]
         for dialogue, config in _in_turn(self.dialogues, queues):
             if room <= 0:
@@ -123,12 +120,7 @@ class Conductor:
             room -= 1
 
     def _start(self, config: RunConfig) -> Any:
-        arguments = job_of(config), str(self.store.folder.absolute()), self.device
-        if self.cluster is not None:
-            return self._connected().submit(perform_job, *arguments, pure=False)
-        if self._pool is None:
-            self._pool = process_pool(self.jobs)
-        return self._pool.submit(perform_job, *arguments)
+        return self.hands.submit(perform_job, job_of(config), str(self.store.folder.absolute()), self.device)
 
     def _collect(self) -> None:
         """Wait for a run to end, or a little while."""
@@ -136,12 +128,16 @@ class Conductor:
             dialogue, config = self._running.pop(future)
             try:
                 record = RunRecord.from_dict(future.result())
-            except self._deadly() as error:
-                self._mourn(error)
+            except (
+                self.hands.deaths
+            ) as error:  # what was under way is submitted again, and goes on from its checkpoints
+                self.hands.mourn(error, "the records so far are kept")
+                if self.hands.cluster is None:  # a pool dies as a whole
+                    self._running.clear()
                 return
             if not self.store.path(config).is_file():
                 self.store.put(record)  # a worker of a cluster may have a disk of its own
-            self._deaths = 0
+            self.hands.rejoice()
             self._done += 1
             self._failed += record.error is not None
             dialogue.records[config] = record
@@ -151,36 +147,10 @@ class Conductor:
                 self._take_what_is_there(dialogue)
 
     def _ended(self) -> Iterable[Any]:
-        if self.cluster is None:
+        if self.hands.cluster is None:
             return wait(self._running, timeout=0.5, return_when=FIRST_COMPLETED).done
         time.sleep(0.05)
         return [future for future in self._running if future.done()]
-
-    def _mourn(self, error: Exception) -> None:
-        """Workers died: start others, and submit again what was under way (it goes on from its checkpoints)."""
-        self._deaths += 1
-        if self._deaths > MOST_DEATHS:
-            raise WorkFailed(
-                f"worker processes died {self._deaths} times in a row; the records so far are kept"
-            ) from error
-        if self.cluster is None:
-            abandon(self._pool)
-            self._pool = None
-            self._running.clear()
-
-    def _deadly(self) -> tuple[type[Exception], ...]:
-        if self.cluster is None:
-            return (BrokenExecutor,)
-        return (killed_worker(),)
-
-    def _connected(self) -> Any:
-        if self._pool is None:
-            assert self.cluster is not None
-            self._pool = connect(self.cluster)
-        return self._pool
-
-    def _hands(self) -> int:
-        return self.jobs if self.cluster is None else max(1, sum(self._connected().nthreads().values()))
 
     def _tell(self, began: float) -> None:
         if self.progress is not None:
@@ -191,14 +161,6 @@ class Conductor:
                     time.monotonic() - began,
                 )
             )  # fmt: skip
-
-    def _close(self) -> None:
-        if self._pool is None:
-            return
-        if self.cluster is not None:
-            self._pool.close()
-        else:
-            abandon(self._pool)  # a run under way goes on from its checkpoint another time
 
 
 def _in_turn(dialogues: list[_Dialogue], queues: list[list[RunConfig]]) -> Iterable[tuple[_Dialogue, RunConfig]]:
