@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,9 @@ def test_tables_as_csv_and_latex(tmp_path: Path) -> None:
     header, rows = complexity_table([run("ppo", 0, 10_000, rollout=128)])
     row = dict(zip(header, next(r for r in rows if "freeway_10_" in str(r[0])), strict=True))
     assert row["ppo_ours"] == 10_000 and row["ppo_paper"] == 10_000 and row["dqn_ours"] is None
+    own = replace(run("ppo", 0, 10_000, rollout=128), optimal_return=None)
+    _, rows = complexity_table([replace(own, config=replace(own.config, env_id="CartPole-v1"))])
+    assert rows[-1] == ["CartPole-v1"] + 8 * [None] and len(rows) == 156  # nothing is known that it could solve
     written = write_tables([], tmp_path)
     assert {path.suffix for path in written} == {".csv", ".tex"}
     assert (tmp_path / "complexities.csv").read_text().count("\n") == 156

@@ -10,6 +10,7 @@ import numpy as np
 
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.catalogue import catalogue
+from sqirl.envs.ids import is_full_atari
 from sqirl.report.curves import COLOURS, draw_levels
 from sqirl.report.plots import save_figure
 from sqirl.results.frame import Outcome, our_tables, outcomes, paper_tables
@@ -95,7 +96,7 @@ def plot_env_curves(env: str, found: dict[tuple[str, str], Outcome]) -> Figure:
         values = np.array([np.interp(grid, list(curve), list(curve.values())) for curve in curves if curve])
         axes.plot(grid, np.median(values, axis=0), color=COLOURS[name], label=name, marker="o", markersize=2)
         axes.fill_between(grid, values.min(axis=0), values.max(axis=0), color=COLOURS[name], alpha=0.15)
-    axes.set(xscale="log", xlabel="steps", ylabel="return", title=env)
+    axes.set(xscale="linear" if is_full_atari(env) else "log", xlabel="steps", ylabel="return", title=env)
     axes.title.set_fontsize(9)
     axes.legend(frameon=False, fontsize=8)
     return figure

@@ -34,7 +34,10 @@ def complexity_table(records: Sequence[RunRecord]) -> tuple[list[str], list[list
 
 
 def _solved(outcome: Outcome | None) -> Cell:
-    return None if outcome is None else outcome.complexity or "not solved"
+    """Empty also where nobody knows what there is to reach."""
+    if outcome is None or outcome.records[0].optimal_return is None:
+        return None
+    return outcome.complexity or "not solved"
 
 
 def _other_envs(found: Mapping[tuple[str, str], Outcome]) -> list[str]:
