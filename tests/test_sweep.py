@@ -216,6 +216,22 @@ def test_a_really_full_disk_stops_the_sweep_with_a_line(
     assert curves(small_disk / "runs") == expected
 
 
+def test_searches_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = replace(SMALL, envs=(EMPTY, "BRIDGE/MiniGrid-LavaGapS5-v0"), seeds=3)
+    conductor, asked = Conductor(sweep, tmp_path), []
+
+    def start(self: Conductor, config: RunConfig) -> Future[dict]:
+        asked.append(config.env_id)
+        done: Future[dict] = Future()
+        done.set_result(RunRecord(config, (Point(1, 0.0),), steps=1, optimal_return=1.0).to_dict())
+        return done
+
+    monkeypatch.setattr(Conductor, "_start", start)
+    conductor.run()
+    longest = min(asked.count(env) for env in set(asked))  # as long as both have runs to do
+    assert all(asked[i] != asked[i + 1] for i in range(0, 2 * longest - 2, 2))
+
+
 def test_records_of_workers_with_disks_of_their_own_come_home(tmp_path: Path) -> None:
     config = next(search(SMALL, EMPTY, "gorp"))[0]
     conductor = Conductor(SMALL, tmp_path / "here")

@@ -39,6 +39,7 @@ class _Dialogue:
     wanted: list[RunConfig] = field(default_factory=list)
     records: dict[RunConfig, RunRecord] = field(default_factory=dict)
     finding: Finding | None = None
+    started: int = 0  # runs so far
 
     def advance(self) -> None:
         """Hand the records over and hear what is wanted next."""
@@ -109,15 +110,17 @@ class Conductor:
             dialogue.advance()
 
     def _submit(self) -> None:
-        """Keep the workers busy: every search in turn has its next run under way."""
+        """Keep the workers busy; the searches take turns, so that one with long runs holds up no other."""
         under_way = {config for _, config in self._running.values()}
-        room = self.hands.count + 1 - len(self._running)
-        queues = [[c for c in d.missing if c not in under_way] for d in self.dialogues]
-        for dialogue, config in _in_turn(self.dialogues, queues):
-            if room <= 0:
-                return
+        waiting = [
+            (dialogue.started + place, number, dialogue, config)
+            for number, dialogue in enumerate(self.dialogues)
+            for place, config in enumerate(c for c in dialogue.missing if c not in under_way)
+        ]
+        room = max(0, self.hands.count + 1 - len(self._running))
+        for _, _, dialogue, config in sorted(waiting, key=lambda turn: turn[:2])[:room]:
             self._running[self._start(config)] = dialogue, config
-            room -= 1
+            dialogue.started += 1
 
     def _start(self, config: RunConfig) -> Any:
         return self.hands.submit(perform_job, job_of(config), str(self.store.folder.absolute()), self.device)
@@ -161,12 +164,3 @@ class Conductor:
                     time.monotonic() - began,
                 )
             )  # fmt: skip
-
-
-def _in_turn(dialogues: list[_Dialogue], queues: list[list[RunConfig]]) -> Iterable[tuple[_Dialogue, RunConfig]]:
-    """The first of every queue, then the second of every queue, and so on."""
-    longest = max((len(queue) for queue in queues), default=0)
-    for place in range(longest):
-        for dialogue, queue in zip(dialogues, queues, strict=True):
-            if place < len(queue):
-                yield dialogue, queue[place]
