@@ -306,6 +306,8 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, words: str) -> None
 def test_the_commands(sqirl, tmp_path: Path) -> None:
     code, _, err = sqirl("sweep", "huge")
     assert code == 2 and "there are smoke, easy, bridge, atari-long" in err
+    code, _, err = sqirl("sweep", "smoke", "--no-preview", "--device", "banana")
+    assert code == 2 and "no device 'banana'" in err
     code, out, _ = sqirl("tune", EMPTY, "--algorithm", "gorp", "--seeds", "1", "--timesteps", "60k", "-j", "1", "-o",
                          str(tmp_path / "r"))  # fmt: skip
     assert code == 0 and "steps with k=" in out

@@ -93,6 +93,10 @@ def _conduct(
     from sqirl.mdp.hands import all_cores
     from sqirl.mdp.store import user_folder
 
+    if cluster is None:  # whose workers have devices of their own
+        from sqirl.experiments.run import check_device
+
+        check_device(device)
     folder = out or user_folder() / "runs"
     with sweep_display(sweep.name) as progress:
         conductor = Conductor(
