@@ -91,6 +91,7 @@ def test_records_answer_for_other_budgets() -> None:
     known = KnownRuns([RunRecord(config, curve, steps=50_000), RunRecord(replace(config, algorithm="dqn"), curve)])
     assert known.answer(replace(config, timesteps=90_000)) is None  # it was cut short
     assert known.answer(replace(config, algorithm="dqn", timesteps=20_000)) is None
+    assert known.answer(replace(config, algorithm="dqn")).curve == curve
 
 
 def test_a_search_that_finds_nothing_says_so() -> None:
@@ -268,6 +269,14 @@ def test_a_dask_cluster_makes_the_same_records(tmp_path: Path, expected: dict[st
     ) as cluster:
         Conductor(read_sweep(tmp_path / "s.toml"), tmp_path / "runs", cluster=cluster.scheduler_address).run()
     assert curves(tmp_path / "runs") == expected
+
+
+def test_shipped_runs_count_as_done(sqirl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Conductor, "_start", lambda self, config: pytest.fail(f"{config} was run"))
+    code, out, err = sqirl(
+        "sweep", "easy", "--no-preview", "--shipped", "--algorithm", "ppo", "-o", str(tmp_path / "r")
+    )
+    assert code == 0 and out.count("steps with rollout=") >= 11 and out.count("\n") == 12
 
 
 def test_named_sweeps() -> None:

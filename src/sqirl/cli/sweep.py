@@ -20,6 +20,7 @@ Cluster = Annotated[str | None, typer.Option(help="Address of a dask scheduler w
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="Folder of the records (default: your store's runs).")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object for each finding.")]
+Shipped = Annotated[bool, typer.Option("--shipped", help="Take the runs that come with the package as done.")]
 TimeLimit = Annotated[float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", min=0)]
 
 
@@ -37,6 +38,7 @@ def command(
     cluster: Cluster = None,
     device: Device = "cpu",
     out: Out = None,
+    shipped: Shipped = False,
     time_limit: TimeLimit = None,
     as_json: Json = False,
 ) -> None:
@@ -53,7 +55,7 @@ def command(
 
         print(preview(sweep, device=device), file=sys.stdout if dry_run else sys.stderr)
     if not dry_run:
-        _conduct(sweep, jobs, cluster, device, out, time_limit, as_json)
+        _conduct(sweep, jobs, cluster, device, out, shipped, time_limit, as_json)
 
 
 def tune(
@@ -65,6 +67,7 @@ def tune(
     cluster: Cluster = None,
     device: Device = "cpu",
     out: Out = None,
+    shipped: Shipped = False,
     time_limit: TimeLimit = None,
     as_json: Json = False,
 ) -> None:
@@ -75,7 +78,7 @@ def tune(
     sweep = narrowed(
         Sweep("tune", (env,), (algorithm,), seeds=seeds), envs=None, algorithms=None, timesteps=parse_steps(timesteps)
     )
-    _conduct(sweep, jobs, cluster, device, out, time_limit, as_json)
+    _conduct(sweep, jobs, cluster, device, out, shipped, time_limit, as_json)
 
 
 def _conduct(
@@ -84,6 +87,7 @@ def _conduct(
     cluster: str | None,
     device: str,
     out: Path | None,
+    shipped: bool,
     limit: float | None,
     as_json: bool,
 ) -> None:
@@ -92,6 +96,7 @@ def _conduct(
     from sqirl.experiments.conduct import Conductor
     from sqirl.mdp.hands import all_cores
     from sqirl.mdp.store import user_folder
+    from sqirl.results.frame import shipped_records
 
     if cluster is None:  # whose workers have devices of their own
         from sqirl.experiments.run import check_device
@@ -101,7 +106,7 @@ def _conduct(
     with sweep_display(sweep.name) as progress:
         conductor = Conductor(
             sweep, folder, jobs=jobs or all_cores(), cluster=cluster, device=device, progress=progress,
-            deadline=None if limit is None else time.monotonic() + limit,
+            deadline=None if limit is None else time.monotonic() + limit, known=shipped_records() if shipped else (),
         )  # fmt: skip
         findings = conductor.run()
     for finding in findings:

@@ -68,19 +68,22 @@ class Conductor:
         device: str = "cpu",
         progress: Callable[[SweepProgress], None] | None = None,
         deadline: float | None = None,
+        known: Iterable[RunRecord] = (),
     ) -> None:
+        """`known` are records from elsewhere: what they tell is not run."""
         self.store, self.device = RecordStore(folder), device
         self.hands = Hands(jobs=jobs, cluster=cluster)
         self.progress, self.deadline = progress, deadline
         self.dialogues = [_Dialogue(search(sweep, env, name)) for env in sweep.envs for name in sweep.algorithms]
-        self.known = KnownRuns([])
+        self.known = KnownRuns(known)
         self._running: dict[Any, tuple[_Dialogue, RunConfig]] = {}
         self._done = self._found = self._failed = 0
 
     def run(self) -> list[Finding]:
         """All findings; runs that are recorded already are not run again."""
         began = time.monotonic()
-        self.known = KnownRuns(self.store.all())
+        for record in self.store.all():
+            self.known.add(record)
         try:
             for dialogue in self.dialogues:
                 dialogue.advance()

@@ -1,4 +1,4 @@
-"""What earlier runs say about a run that differs from them in nothing but its budget.
+"""What earlier runs say about a run: that it was done, or what it would come to if only its budget is another one.
 
 SQIRL and GORP do not look at their budget: a run with a larger one goes through the same steps, and one that was over before
 its budget was spent would have been over with any other. (DQN's exploration and the schedules of PPO depend on it.)
@@ -27,9 +27,12 @@ class KnownRuns:
 
     def answer(self, config: RunConfig) -> RunRecord | None:
         """The record that the run would have, if the records tell."""
-        if config.algorithm not in ("sqirl", "gorp"):
-            return None
-        for record in self._records[_without_budget(config)]:
+        looks_at_budget = config.algorithm not in ("sqirl", "gorp")
+        for record in self._records.get(_without_budget(config), ()):
+            if record.config == config:
+                return record
+            if looks_at_budget:
+                continue
             if record.config.timesteps >= config.timesteps:
                 return _cut(record, config)
             if record.steps < record.config.timesteps:  # over before its budget was spent
