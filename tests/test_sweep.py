@@ -273,9 +273,7 @@ def test_a_dask_cluster_makes_the_same_records(tmp_path: Path, expected: dict[st
 
 def test_shipped_runs_count_as_done(sqirl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Conductor, "_start", lambda self, config: pytest.fail(f"{config} was run"))
-    code, out, err = sqirl(
-        "sweep", "easy", "--no-preview", "--shipped", "--algorithm", "ppo", "-o", str(tmp_path / "r")
-    )
+    code, out, _ = sqirl("sweep", "easy", "--no-preview", "--shipped", "--algorithm", "ppo", "-o", str(tmp_path / "r"))
     assert code == 0 and out.count("steps with rollout=") >= 11 and out.count("\n") == 12
 
 
