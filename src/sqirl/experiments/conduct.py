@@ -134,9 +134,8 @@ class Conductor:
             dialogue, config = self._running.pop(future)
             try:
                 record = RunRecord.from_dict(future.result())
-            except (
-                self.hands.deaths
-            ) as error:  # what was under way is submitted again, and goes on from its checkpoints
+            except self.hands.deaths as error:
+                # What was under way is submitted again, and goes on from its checkpoints
                 self.hands.mourn(error, "the records so far are kept")
                 if self.hands.cluster is None:  # a pool dies as a whole
                     self._running.clear()
