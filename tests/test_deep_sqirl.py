@@ -221,11 +221,17 @@ def test_a_learning_rate_may_follow_a_schedule() -> None:
     assert model.policy.optimizer.param_groups[0]["lr"] < 5e-4
 
 
-def test_a_horizon_ends_episodes() -> None:
+def test_a_horizon_ends_episodes(tmp_path: Path) -> None:
     model = SQIRL("MlpPolicy", Serial(), k=1, m=4, horizon=10, seed=0, device="cpu", n_epochs=1).learn(3000)
     assert model.iteration == 10 and model.num_timesteps == 400
     assert GORP(env=Serial(), k=1, m=4, horizon=10, seed=0).learn(3000).iteration == 10
-    wrong(lambda: SQIRL("MlpPolicy", DummyVecEnv([Serial]), horizon=10), "may last for ever; wrap each")
+    wrong(lambda: SQIRL("MlpPolicy", DummyVecEnv([Serial]), horizon=10), "may last for ever; take an id")
+    limited = SQIRL("MlpPolicy", "CartPole-v1", k=1, m=2, horizon=5, seed=0, device="cpu", n_epochs=1)
+    limited.set_env(gym.make("CartPole-v1"))
+    assert limited.horizon == 5 and limited.learn(1000).num_timesteps == 2 * 5 * 5
+    limited.save(tmp_path / "limited.zip")
+    loaded = SQIRL.load(tmp_path / "limited.zip", env=gym.make("CartPole-v1"))
+    assert loaded.horizon == 5 and loaded.learn(1000).num_timesteps == 2 * 5 * 5
     endless = SQIRL("MlpPolicy", Serial(), k=1, m=4, seed=0, device="cpu")
     with pytest.warns(UserWarning, match="nothing is learned"):
         endless.learn(100)
@@ -251,6 +257,7 @@ def test_wrong_calls_are_one_line(tmp_path: Path) -> None:
     wrong(lambda: small_run(seed=-1), "seed = -1 is outside")
     wrong(lambda: small_run(batch_size=0), "batch_size = 0")
     wrong(lambda: SQIRL("MlpPolicy", None), "needs an env")
+    wrong(lambda: SQIRL("CnnPolicy", gym.make("CartPole-v1")), "take MlpPolicy")
     wrong(
         lambda: SQIRL("TransformerPolicy", corridor()), "unknown policy 'TransformerPolicy'; SQIRL has 'CnnPolicy' or"
     )

@@ -87,6 +87,8 @@ def test_records_answer_for_other_budgets() -> None:
     shorter, longer = known.answer(replace(config, timesteps=20_000)), known.answer(replace(config, timesteps=90_000))
     assert shorter.curve == curve[:2] and shorter.steps == 20_000 == shorter.config.timesteps
     assert longer.curve == curve and longer.steps == 40_000 and longer.config.timesteps == 90_000
+    early = KnownRuns([RunRecord(config, (Point(3499, 1.0),), steps=3499, optimal_return=1.0)])
+    assert early.answer(replace(config, timesteps=1000)).solved_at is None  # it was not over by then
     assert known.answer(replace(config, m=5)) is None and known.answer(replace(config, seed=1)) is None
     known = KnownRuns([RunRecord(config, curve, steps=50_000), RunRecord(replace(config, algorithm="dqn"), curve)])
     assert known.answer(replace(config, timesteps=90_000)) is None  # it was cut short
@@ -311,6 +313,10 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, words: str) -> None
 
 
 def test_the_commands(sqirl, tmp_path: Path) -> None:
+    code, _, err = sqirl("tune", "FrozenLake-v1", "--timesteps", "1000", "-j", "1", "-o", str(tmp_path / "u"))
+    assert code == 2 and "nobody knows the optimal return of FrozenLake-v1" in err
+    code, _, err = sqirl("tune", EMPTY, "-o", __file__)
+    assert code == 2 and "is a file and cannot hold records" in err
     code, _, err = sqirl("sweep", "huge")
     assert code == 2 and "there are smoke, easy, bridge, atari-long" in err
     code, _, err = sqirl("sweep", "smoke", "--no-preview", "--device", "banana")

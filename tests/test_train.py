@@ -26,7 +26,8 @@ from sqirl.errors import SqirlError
 from sqirl.experiments import memory
 from sqirl.experiments import run as run_module
 from sqirl.experiments.plan import parse_seeds, parse_steps, planned_run
-from sqirl.experiments.run import Run, perform, target_of
+from sqirl.experiments.run import Run, perform
+from sqirl.experiments.target import target_of
 from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, read_record
 
 th.set_num_threads(1)
@@ -258,6 +259,21 @@ def test_the_command_trains_draws_and_remembers(sqirl, tmp_path: Path) -> None:
 def test_wrong_calls(sqirl, arguments: tuple[str, ...], words: str, own_store: Path) -> None:
     code, out, err = sqirl("train", *arguments)
     assert code == 2 and out == "" and words in err and err.count("\n") == 1 and not (own_store / "runs").exists()
+
+
+def test_an_env_of_a_module_and_one_that_pays_no_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_envs_for_a_test.py").write_text(
+        "import gymnasium as gym\n"
+        "class Endless(gym.Env):\n"
+        "    observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(2)\n"
+        "    def reset(self, *, seed=None, options=None): return 0, {}\n"
+        "    def step(self, action): return 0, float('nan'), False, False, {}\n"
+        "gym.register('Endless-v0', Endless)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    config = planned_run("gorp", "own_envs_for_a_test:Endless-v0", seed=0, timesteps=50, options={"m": 1})
+    with pytest.raises(SqirlError, match="pays no numbers"), pytest.warns(UserWarning, match="nothing is learned"):
+        perform(replace(config, eval_episodes=1), RecordStore(tmp_path / "r"))
 
 
 def test_discrete_observations(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def training_env(
 ) -> VecEnv:
     """A vectorised env of an id, with rewards scaled for learning; what it plays from is said on stderr if verbose."""
     if not is_bridge_id(env):
-        return DummyVecEnv([lambda: Monitor(gym.make(env)) for _ in range(num_envs)])
+        return DummyVecEnv([lambda: Monitor(_limited(env)) for _ in range(num_envs)])
     env_id = parse_id(env)
     factor = reward_factor_of(env_id)
     table = None if live else _table_at_hand(env_id, progress)
@@ -51,6 +51,16 @@ def training_env(
         return gym.wrappers.TransformReward(Monitor(make_env(env_id)), lambda reward: float(reward) / factor)
 
     return DummyVecEnv([make for _ in range(num_envs)])
+
+
+#: Episodes of envs without a limit of their own end after so many steps: or an evaluation might never.
+LONGEST_EPISODE = 10_000
+
+
+def _limited(env: str) -> gym.Env[Any, Any]:
+    made = gym.make(env)
+    limit = made.spec.max_episode_steps if made.spec is not None else None
+    return made if limit else gym.wrappers.TimeLimit(made, LONGEST_EPISODE)
 
 
 #: The table that was played last: the runs of a sweep come many to a worker, and to load one takes seconds.

@@ -14,6 +14,7 @@ from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 
 from sqirl.algorithms.core import FrozenWeights
 from sqirl.algorithms.networks import MiniGridCNN, Population, QNetwork
+from sqirl.errors import SqirlError
 
 #: Observations that a network evaluates at a time.
 MOST_AT_ONCE = 1024
@@ -139,6 +140,8 @@ class SQIRLCnnPolicy(SQIRLPolicy):
     """For images: NatureCNN, or for those too small for it a smaller one; features go straight to the outputs."""
 
     def __init__(self, observation_space: Any, *args: Any, **kwargs: Any) -> None:
+        if len(observation_space.shape or ()) != 3:
+            raise SqirlError(f"CnnPolicy needs pictures, not {observation_space}; take MlpPolicy")
         extractor = NatureCNN if min(observation_space.shape[1:]) >= SMALLEST_FOR_NATURE else MiniGridCNN
         kwargs = {"features_extractor_class": extractor, "net_arch": (), **kwargs}
         super().__init__(observation_space, *args, **kwargs)

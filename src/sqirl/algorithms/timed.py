@@ -22,6 +22,7 @@ from sqirl.algorithms.episodes import Act, Played, play_episodes
 from sqirl.algorithms.making import training_env
 from sqirl.algorithms.sources import Source, source_of
 from sqirl.algorithms.worlds import check_k_and_m
+from sqirl.envs.ids import is_bridge_id
 from sqirl.errors import SqirlError
 
 #: A limit beyond this is there to stop endless episodes (full-length Atari has one of 108,000 frames), not a horizon.
@@ -59,7 +60,7 @@ class IteratedAlgorithm(BaseAlgorithm):
             known = " or ".join(f"'{name}'" for name in self.policy_aliases)
             raise SqirlError(f"unknown policy '{policy}'; {type(self).__name__} has {known}")
         if isinstance(env, str):
-            env = training_env(env, live=live, verbose=verbose)
+            env = gym.make(env) if horizon and not is_bridge_id(env) else training_env(env, live=live, verbose=verbose)
         if env is None and _init_setup_model:
             raise SqirlError(f"{type(self).__name__} needs an env: an id, a Gymnasium env or a VecEnv")
         if seed is not None and not 0 <= seed < 2**32:
@@ -80,6 +81,7 @@ class IteratedAlgorithm(BaseAlgorithm):
             supported_action_spaces=(gym.spaces.Discrete,),
         )
         self.k, self.m = k, m
+        self.asked_horizon = horizon
         self.horizon = horizon or (horizon_of(self.env) if self.env is not None else None)
         self.iteration = 0
         self._source: Source | None = None
@@ -213,11 +215,11 @@ class IteratedAlgorithm(BaseAlgorithm):
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         check_actions(env)
-        super().set_env(env, force_reset)
+        super().set_env(ending_after(env, self.asked_horizon), force_reset)
         self._source = None
         self._forget_episodes()
         assert self.env is not None
-        self.horizon = horizon_of(self.env) or self.horizon
+        self.horizon = self.asked_horizon or horizon_of(self.env) or self.horizon
 
     def predict(
         self,
@@ -249,6 +251,7 @@ class IteratedAlgorithm(BaseAlgorithm):
         for name in ("k", "m"):
             if name in kwargs and kwargs[name] != data[name]:
                 raise SqirlError(f"'{path}' was trained with {name} = {data[name]}, not {kwargs[name]}")
+        env = ending_after(env, data.get("asked_horizon"))
         try:
             return super().load(path, env, device, **kwargs)
         except (ValueError, RuntimeError) as error:
@@ -265,7 +268,7 @@ def ending_after(env: Any, horizon: int | None) -> Any:
         if known is None or known > horizon:
             raise SqirlError(
                 f"horizon = {horizon}, but the episodes of these envs may last {known or 'for ever'}; "
-                "wrap each in gymnasium.wrappers.TimeLimit"
+                "take an id with that horizon, or wrap each env in gymnasium.wrappers.TimeLimit"
             )
         return env
     return gym.wrappers.TimeLimit(env, horizon)

@@ -92,7 +92,7 @@ def _conduct(
     as_json: bool,
 ) -> None:
     from sqirl.cli.progress import sweep_display
-    from sqirl.errors import WorkFailed
+    from sqirl.errors import SqirlError, WorkFailed
     from sqirl.experiments.conduct import Conductor
     from sqirl.mdp.hands import all_cores
     from sqirl.mdp.store import user_folder
@@ -103,6 +103,8 @@ def _conduct(
 
         check_device(device)
     folder = out or user_folder() / "runs"
+    if folder.exists() and not folder.is_dir():
+        raise SqirlError(f"'{folder}' is a file and cannot hold records; choose a folder with --out")
     with sweep_display(sweep.name) as progress:
         conductor = Conductor(
             sweep, folder, jobs=jobs or all_cores(), cluster=cluster, device=device, progress=progress,

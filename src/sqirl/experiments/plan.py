@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
 from collections.abc import Mapping
 
 from sqirl.envs.catalogue import near_matches
@@ -60,9 +63,13 @@ def check_env(env_id: str, k: int | None) -> None:
         return  # the suite says what it has when it is loaded
     import gymnasium as gym
 
+    module, colon, name = env_id.rpartition(":")
     try:
-        gym.spec(env_id)
-    except gym.error.Error as error:
+        if colon:  # Gymnasium's own way of naming the module that registers an env
+            sys.path.insert(0, os.getcwd())
+            importlib.import_module(module)
+        gym.spec(name)
+    except (gym.error.Error, ImportError) as error:
         raise UnknownEnv(f"no environment named '{env_id}'{near_matches(env_id)}") from error
 
 

@@ -20,12 +20,11 @@ from sqirl.algorithms.evaluate import Evaluation, evaluate_live, evaluate_on_tab
 from sqirl.algorithms.full_atari import full_atari_env
 from sqirl.algorithms.making import training_env
 from sqirl.algorithms.table_vec_env import TableVecEnv
-from sqirl.analysis.archive import archived_analyses
-from sqirl.envs.catalogue import lookup
 from sqirl.envs.ids import is_bridge_id, is_full_atari, parse_id
-from sqirl.errors import SqirlError, UnknownEnv
+from sqirl.errors import SqirlError, WorkFailed
 from sqirl.experiments import checkpoint
 from sqirl.experiments.memory import check_memory
+from sqirl.experiments.target import target_of
 from sqirl.mdp.screens import Progress
 from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, reaches
 
@@ -33,8 +32,6 @@ from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, reac
 CHECKPOINT_SECONDS = 60.0
 #: Checkpoints of live games hold gigabytes of frames: at most this share of the time goes into writing them.
 CHECKPOINT_SHARE = 0.05
-#: The paper prints optimal returns with two digits.
-PRINTED_TOLERANCE = 0.005
 #: Seconds between two words on progress.
 PROGRESS_SECONDS = 0.2
 
@@ -48,28 +45,6 @@ class RunProgress:
     steps_per_second: float
     last: Point | None
     optimal_return: float | None
-
-
-@dataclass(frozen=True)
-class Target:
-    """What is known of an environment's returns before anything is learned."""
-
-    optimal: float | None
-    random: float | None
-    tolerance: float = 0.0
-
-
-def target_of(env_id: str) -> Target:
-    """The optimal and the random return: exact where the MDP was analysed, else as the paper prints them."""
-    analysis = archived_analyses().get(env_id)
-    if analysis is not None:
-        return Target(analysis.optimal_return, analysis.random_return)
-    if not is_bridge_id(env_id) or not parse_id(env_id).sticky:
-        return Target(None, None)
-    try:
-        return Target(lookup(env_id).paper_returns["optimal"], None, PRINTED_TOLERANCE)
-    except UnknownEnv:
-        return Target(None, None)
 
 
 def setting_of(env_id: str) -> presets.Setting:
@@ -168,6 +143,10 @@ class Run:
         """Add a point to the curve; its chance comes from the seed and the steps, whenever it is asked."""
         steps = self.model.num_timesteps
         found = self._evaluation(steps)
+        if not np.isfinite(found.mean):
+            raise WorkFailed(
+                f"the mean return after {steps:,} steps is {found.mean}: {self.config.env_id} pays no numbers"
+            )
         point = Point(steps, found.mean, found.exact)
         if point not in self.curve:  # learning after the last step makes another one of the same steps
             self.curve.append(point)

@@ -16,8 +16,10 @@ import gymnasium as gym
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.ids import is_bridge_id, parse_id
 from sqirl.envs.registration import make_env
+from sqirl.errors import SqirlError
 from sqirl.experiments.plan import planned_run
 from sqirl.experiments.sweeps import Sweep
+from sqirl.experiments.target import target_of
 from sqirl.results.frame import rank
 from sqirl.results.records import RunConfig, RunRecord
 from sqirl.results.statistics import censored_median
@@ -79,6 +81,10 @@ def _try_all(sweep: Sweep, env_id: str, algorithm: str) -> Search:
 
 def _search_k_and_m(sweep: Sweep, env_id: str, algorithm: str) -> Search:
     """Climb the ladders of all k side by side, always the cheapest next rung, as long as it can still win."""
+    if target_of(env_id).optimal is None:
+        raise SqirlError(
+            f"nobody knows the optimal return of {env_id}, so no setting can be seen to solve it; `sqirl train` tries one setting"
+        )
     best: float | None = None
     runs: tuple[RunConfig, ...] = ()
     count, cost = 0, Cost(env_id, algorithm)
@@ -138,7 +144,7 @@ def promising_ks(env_id: str, ks: tuple[int, ...]) -> list[int]:
     """The k to try, in the order in which the analysis holds them likely to win: solvable ones by effective horizon first."""
     analysis = archived_analyses().get(env_id)
     if analysis is None:
-        return list(ks)
+        return [k for k in ks if not is_bridge_id(env_id) or k <= parse_id(env_id).horizon]
 
     def promise(k: int) -> tuple[bool, float, int]:
         known = k <= len(analysis.effective_horizons)

@@ -48,5 +48,5 @@ def _cut(record: RunRecord, config: RunConfig) -> RunRecord:
     """What the run had come to when the smaller budget was spent."""
     if record.steps <= config.timesteps:
         return replace(record, config=config)
-    curve = tuple(point for point in record.curve if point.steps <= config.timesteps + config.eval_every // 2)
+    curve = tuple(point for place, point in enumerate(record.curve) if record.due(place) <= config.timesteps)
     return replace(record, config=config, curve=curve, steps=config.timesteps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -158,6 +159,8 @@ class RunRecord:
         known = {key: value for key, value in plain.items() if key not in ("solved_at", "solved_exactly_at")}
         known["config"] = RunConfig(**plain["config"])
         known["curve"] = tuple(Point(int(p[0]), float(p[1]), *map(_optional_float, p[2:])) for p in plain["curve"])
+        if not all(math.isfinite(point.mean) for point in known["curve"]):
+            raise ValueError("a mean return that is no number")
         if known["config"].algorithm not in ALGORITHMS:
             raise ValueError(f"no algorithm '{known['config'].algorithm}'")
         return cls(**known)
