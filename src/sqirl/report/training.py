@@ -49,8 +49,9 @@ def _short_games(found: Mapping[tuple[str, str], Outcome]) -> list[str]:
         "",
         "Made by `make docs` from the records that ship with the package (`sqirl sweep easy`).",
         "Steps until the mean of 100 evaluation episodes reaches the optimal return, evaluated every 10,000 steps: the",
-        "median over seeds (their number in brackets) of the best setting. `–`: not solved within 500,000 steps, with no",
-        "setting that was tried; an empty cell: not run.",
+        "median over seeds of the best setting, in brackets the seeds and the settings that it is the best of. `–`: not solved",
+        "within 500,000 steps, with no setting that was tried; an empty cell: not run. The best of many settings, chosen by the",
+        "same seeds that it is reported with, flatters: SQIRL and GORP (k and m searched) more than PPO (two) and DQN (one).",
         "",
         f"SQIRL solves {len(solved)} of {sum(other is not None for other in theirs.values())} environments that the paper's "
         f"solves; in {within} of them within 3 times the paper's steps.",
@@ -68,7 +69,10 @@ def _short_games(found: Mapping[tuple[str, str], Outcome]) -> list[str]:
 
 
 def _outcome(outcome: Outcome | None) -> str:
-    return "" if outcome is None else f"{_steps(outcome.complexity)} ({len(outcome.records)})"
+    """Steps, and of how many seeds and settings."""
+    if outcome is None:
+        return ""
+    return f"{_steps(outcome.complexity)} ({len(outcome.records)}, {outcome.num_settings})"
 
 
 def _where(records: Sequence[RunRecord]) -> list[str]:
@@ -86,7 +90,9 @@ def _full_length(found: Mapping[tuple[str, str], Outcome]) -> list[str]:
         "",
         "Whole games as in the paper's section on them, one seed, some nine minutes each, sixteen runs sharing a GPU: the mean",
         "of 20 episodes before training (the untrained network, acting greedily; for GORP random play) and after that many",
-        "steps. The paper's runs have ten million: here it is only seen that everything runs, and where returns begin to move.",
+        "steps. One seed and 20 episodes: differences of a few tens are noise, and an untrained network may by chance act well",
+        "or badly, so that random play (GORP's first column) is the better thing to compare with. The paper's runs have ten",
+        "million steps; these show that everything runs.",
         "",
         "| game | algorithm | before | after | steps |",
         "|---|---|---:|---:|---:|",
