@@ -13,7 +13,8 @@ from sqirl.experiments.plan import planned_run
 from sqirl.experiments.run import perform
 from sqirl.results.records import RecordStore
 
-#: id -> (k, m, seed): what the search of `sqirl sweep easy` found, with a seed that solves on a CPU (of five, three to five do)
+#: id -> (k, m, seed): settings that the search of `sqirl sweep easy` found, each with a seed that was seen to solve: of five
+#: seeds three to five do (Breakout_10's were run on a GPU)
 ROWS = {
     "BRIDGE/freeway_10_fs30-Sticky-v0": (3, 64, 1),
     "BRIDGE/freeway_20_fs30-Sticky-v0": (1, 64, 1),

@@ -316,7 +316,7 @@ def test_the_commands(sqirl, tmp_path: Path) -> None:
     code, _, err = sqirl("tune", "FrozenLake-v1", "--timesteps", "1000", "-j", "1", "-o", str(tmp_path / "u"))
     assert code == 2 and "nobody knows the optimal return of FrozenLake-v1" in err
     code, _, err = sqirl("tune", EMPTY, "-o", __file__)
-    assert code == 2 and "is a file and cannot hold records" in err
+    assert code == 2 and "cannot hold records: File exists; choose another folder with --out" in err
     code, _, err = sqirl("sweep", "huge")
     assert code == 2 and "there are smoke, easy, bridge, atari-long" in err
     code, _, err = sqirl("sweep", "smoke", "--no-preview", "--device", "banana")

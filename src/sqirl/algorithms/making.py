@@ -19,6 +19,9 @@ from sqirl.mdp.play import Table, load_table
 from sqirl.mdp.screens import Progress
 from sqirl.mdp.store import user_folder
 
+#: A limit beyond this is there to stop endless episodes (full-length Atari has one of 108,000 frames), not a horizon.
+LONGEST_HORIZON = 10_000
+
 
 def reward_factor_of(env_id: EnvId) -> float:
     """What rewards are divided by for learning: the catalogue's factor, 1 for ids outside it."""
@@ -53,14 +56,11 @@ def training_env(
     return DummyVecEnv([make for _ in range(num_envs)])
 
 
-#: Episodes of envs without a limit of their own end after so many steps: or an evaluation might never.
-LONGEST_EPISODE = 10_000
-
-
 def _limited(env: str) -> gym.Env[Any, Any]:
+    """Episodes of envs without a limit of their own end, too: or an evaluation might never."""
     made = gym.make(env)
     limit = made.spec.max_episode_steps if made.spec is not None else None
-    return made if limit else gym.wrappers.TimeLimit(made, LONGEST_EPISODE)
+    return made if limit else gym.wrappers.TimeLimit(made, LONGEST_HORIZON)
 
 
 #: The table that was played last: the runs of a sweep come many to a worker, and to load one takes seconds.

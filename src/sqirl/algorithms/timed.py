@@ -19,14 +19,11 @@ from stable_baselines3.common.utils import safe_mean
 from stable_baselines3.common.vec_env import VecEnv
 
 from sqirl.algorithms.episodes import Act, Played, play_episodes
-from sqirl.algorithms.making import training_env
+from sqirl.algorithms.making import LONGEST_HORIZON, training_env
 from sqirl.algorithms.sources import Source, source_of
 from sqirl.algorithms.worlds import check_k_and_m
 from sqirl.envs.ids import is_bridge_id
 from sqirl.errors import SqirlError
-
-#: A limit beyond this is there to stop endless episodes (full-length Atari has one of 108,000 frames), not a horizon.
-LONGEST_HORIZON = 10_000
 
 
 class IteratedAlgorithm(BaseAlgorithm):

@@ -131,7 +131,7 @@ def as_world(env: str | TabularMDP | gym.Env[Any, Any] | World, horizon: int | N
     """The MDP of an id where it is at hand, else its live game; an MDP; a Gymnasium env; or a world of the user's own."""
     if isinstance(env, str):
         mdp = stored_mdp(parse_id(env)) if is_bridge_id(env) else None
-        env = mdp if mdp is not None else _live(env)
+        env = mdp if mdp is not None else live_env(env)
     if isinstance(env, TabularMDP):
         return TableWorld(env if horizon is None else env.cut(horizon))
     if isinstance(env, gym.Env):
@@ -141,7 +141,8 @@ def as_world(env: str | TabularMDP | gym.Env[Any, Any] | World, horizon: int | N
     return env
 
 
-def _live(env_id: str) -> gym.Env[Any, Any]:
+def live_env(env_id: str) -> gym.Env[Any, Any]:
+    """The game of a BRIDGE id, or the env of any other."""
     try:
         return make_env(parse_id(env_id)) if is_bridge_id(env_id) else gym.make(env_id)
     except gym.error.Error as error:

@@ -92,19 +92,19 @@ def _conduct(
     as_json: bool,
 ) -> None:
     from sqirl.cli.progress import sweep_display
-    from sqirl.errors import SqirlError, WorkFailed
+    from sqirl.errors import WorkFailed
     from sqirl.experiments.conduct import Conductor
     from sqirl.mdp.hands import all_cores
     from sqirl.mdp.store import user_folder
     from sqirl.results.frame import shipped_records
+    from sqirl.results.records import RecordStore
 
     if cluster is None:  # whose workers have devices of their own
         from sqirl.experiments.run import check_device
 
         check_device(device)
     folder = out or user_folder() / "runs"
-    if folder.exists() and not folder.is_dir():
-        raise SqirlError(f"'{folder}' is a file and cannot hold records; choose a folder with --out")
+    RecordStore(folder).check()
     with sweep_display(sweep.name) as progress:
         conductor = Conductor(
             sweep, folder, jobs=jobs or all_cores(), cluster=cluster, device=device, progress=progress,

@@ -126,7 +126,7 @@ def _named_env(name: str) -> Callable[[], gym.Env[Any, Any]]:
         module_name, _, attribute = name.rpartition(":")
         if not module_name or not attribute:
             raise UnknownEnv(f"'{name}' is not of the form module:Class")
-        factory = getattr(_import(module_name, name), attribute, None)
+        factory = getattr(imported(module_name, name), attribute, None)
         if callable(factory):
             return lambda: _call(factory, name)
         if not name.endswith(tuple(f"-v{digit}" for digit in range(10))):
@@ -161,7 +161,7 @@ def _call(factory: Callable[[], Any], name: str) -> gym.Env[Any, Any]:
     return env
 
 
-def _import(module_name: str, name: str) -> Any:
+def imported(module_name: str, name: str) -> Any:
     """A module by its name or by its file."""
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # a user's own module lies where the command is typed

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 from collections.abc import Mapping
 
 from sqirl.envs.catalogue import near_matches
 from sqirl.envs.ids import is_bridge_id, is_full_atari, parse_id
+from sqirl.envs.resolve import imported
 from sqirl.errors import SqirlError, UnknownEnv
 from sqirl.experiments.presets import with_presets
 from sqirl.results.records import ALGORITHMS, RunConfig
@@ -66,10 +64,9 @@ def check_env(env_id: str, k: int | None) -> None:
     module, colon, name = env_id.rpartition(":")
     try:
         if colon:  # Gymnasium's own way of naming the module that registers an env
-            sys.path.insert(0, os.getcwd())
-            importlib.import_module(module)
+            imported(module, env_id)
         gym.spec(name)
-    except (gym.error.Error, ImportError) as error:
+    except gym.error.Error as error:
         raise UnknownEnv(f"no environment named '{env_id}'{near_matches(env_id)}") from error
 
 

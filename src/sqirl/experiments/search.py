@@ -11,11 +11,9 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import cache
 
-import gymnasium as gym
-
+from sqirl.algorithms.worlds import live_env
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.ids import is_bridge_id, parse_id
-from sqirl.envs.registration import make_env
 from sqirl.errors import SqirlError
 from sqirl.experiments.plan import planned_run
 from sqirl.experiments.sweeps import Sweep
@@ -90,9 +88,8 @@ def _search_k_and_m(sweep: Sweep, env_id: str, algorithm: str) -> Search:
     count, cost = 0, Cost(env_id, algorithm)
     ladders = [_Ladder(k, sweep.smallest_m) for k in promising_ks(env_id, sweep.ks)]
     while ladders:
-        ladder = min(
-            ladders, key=lambda ladder: cost.of_an_iteration(ladder.k, ladder.m)
-        )  # of equals the most promising
+        # Of equals the first, which is the most promising
+        ladder = min(ladders, key=lambda ladder: cost.of_an_iteration(ladder.k, ladder.m))
         config = _config(sweep, env_id, algorithm, {"k": ladder.k, "m": ladder.m})
         if best is not None:  # only a complexity of at least one evaluation less is better
             config = replace(config, timesteps=min(sweep.timesteps, int(best) - config.eval_every))
@@ -182,7 +179,7 @@ class Cost:
 @cache
 def _num_actions(env_id: str) -> int:
     """The actions of a game that is not enumerated, from the game itself."""
-    env = make_env(parse_id(env_id)) if is_bridge_id(env_id) else gym.make(env_id)
+    env = live_env(env_id)
     num_actions = int(getattr(env.action_space, "n", 1))
     env.close()
     return num_actions

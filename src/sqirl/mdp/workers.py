@@ -40,13 +40,12 @@ class Workers:
     def __init__(self, game: Game, name: str | None, *, jobs: int = 1, cluster: str | None = None) -> None:
         self._game, self._name = game, name
         self.jobs = jobs if name is not None else 1
-        self._cluster = cluster
         self._hands = Hands(jobs=self.jobs, cluster=cluster)
         self._seconds_per_state = 0.0
 
     def expand_all(self, packed_states: Iterator[bytes], count: int) -> Iterator[Block]:
         """The blocks of a frontier of `count` states, in order."""
-        alone = self.jobs == 1 and self._cluster is None
+        alone = self.jobs == 1 and self._hands.cluster is None
         if alone or self._name is None or not self._seconds_per_state:
             yield from self._expand_here(packed_states, POOL_WORTHWHILE_SECONDS if not alone else None)
         work = count * self._seconds_per_state

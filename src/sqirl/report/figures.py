@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sqirl.analysis.archive import archived_analyses
-from sqirl.envs.catalogue import catalogue
 from sqirl.envs.ids import is_full_atari
 from sqirl.report.curves import COLOURS, draw_levels
 from sqirl.report.plots import save_figure
@@ -50,8 +49,8 @@ def plot_min_k() -> Figure:
     figure = _figure()
     axes = figure.subplots()
     analyses = archived_analyses()
-    rows = [(analyses[str(row.env_id)].approx_min_k, row.paper_steps["ppo"] is not None)
-            for row in catalogue() if str(row.env_id) in analyses]  # fmt: skip
+    by_ppo = paper_tables()["ppo"]
+    rows = [(analyses[env].approx_min_k, steps is not None) for env, steps in by_ppo.items() if env in analyses]
     ks = sorted({k for k, _ in rows if k is not None})
     solved = [sum(k == other and ppo for other, ppo in rows) for k in ks]
     unsolved = [sum(k == other and not ppo for other, ppo in rows) for k in ks]

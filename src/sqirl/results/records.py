@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,8 +46,8 @@ class RunConfig:
     @property
     def digest(self) -> str:
         """16 hex digits that name the run; of what is not as by default, so that a new option renames no old run."""
-        chosen = {field.name: getattr(self, field.name) for field in fields(self)}
-        text = json.dumps({f.name: chosen[f.name] for f in fields(self) if chosen[f.name] != f.default}, sort_keys=True)
+        chosen = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        text = json.dumps(chosen, sort_keys=True)
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     @property
@@ -196,8 +197,9 @@ class RecordStore:
     def claimed(self, config: RunConfig) -> Iterator[None]:
         """Hold the run's lock file while inside, after whoever holds it now; the system lets go when a process dies."""
         path, is_new = self.folder / f"{config.digest}.lock", not self.folder.exists()
+        self.check()
         while True:
-            handle = self._open(path)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT)
             if not try_to_lock(handle):
                 os.close(handle)
                 time.sleep(POLL_SECONDS)
@@ -216,11 +218,12 @@ class RecordStore:
             finally:
                 os.close(handle)
 
-    def _open(self, path: Path) -> int:
-        """Before hours of work, not after them, it turns out whether records can be written."""
+    def check(self) -> None:
+        """Find out before hours of work, not after them, whether records can be written."""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            return os.open(path, os.O_RDWR | os.O_CREAT)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise
