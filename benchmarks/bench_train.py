@@ -1,6 +1,6 @@
-"""Learning: steps/s from the table against the live game, where the time of a deep SQIRL run goes, and peak memory.
+"""Learning: steps/s from the table, the live game and whole games, where the time of a deep SQIRL run goes, and peak memory.
 
-python benchmarks/bench_train.py [play] [freeway] [memory]
+python benchmarks/bench_train.py [play] [whole] [freeway] [memory]
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from stable_baselines3.common.logger import configure
 
 import sqirl
 from sqirl.algorithms.core import gradient_step
+from sqirl.algorithms.full_atari import full_atari_env
 from sqirl.algorithms.replay import Transitions
 from sqirl.algorithms.sqirl import SQIRL
+from sqirl.mdp.hands import all_cores
 from sqirl.mdp.play import SeenLanes, TableVectorEnv, load_table
 
 NAME = "BRIDGE/freeway_10_fs30-Sticky-v0"
@@ -49,6 +51,21 @@ def play() -> None:
     print(f"  live game                     {live_speed:12,.0f} steps/s")
     print(f"  table, observations made      {seen:12,.0f} steps/s   {seen / live_speed:8,.0f} times the live game")
     print(f"  table, keys only (SQIRL)      {keys:12,.0f} steps/s   {keys / live_speed:8,.0f} times")
+
+
+def whole() -> None:
+    """Steps per second of a whole game, eight of them at once, on one thread and on all."""
+    for threads in (1, all_cores()):
+        th.set_num_threads(threads)
+        games, rng = full_atari_env("QbertNoFrameskip-v4", num_envs=8, seed=0), np.random.default_rng(0)
+        games.reset()
+        steps, began = 0, time.perf_counter()
+        while time.perf_counter() - began < 5:
+            games.step(rng.integers(6, size=8))
+            steps += 8
+        told = f"{steps / (time.perf_counter() - began):,.0f} steps/s"
+        print(f"full-length Qbert, 8 games at once, {threads} thread{'s' * (threads > 1)}: {told}")
+    th.set_num_threads(1)
 
 
 def speed(step: object) -> float:
@@ -116,11 +133,11 @@ def memory() -> None:
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or ["play", "freeway", "memory"]
+    wanted = sys.argv[1:] or ["play", "whole", "freeway", "memory"]
     if "memory" in wanted and len(wanted) > 1:  # peaks never come down: measured by itself
         import subprocess
 
         subprocess.run([sys.executable, "-W", "ignore", __file__, "memory"], check=True)
         wanted = [name for name in wanted if name != "memory"]
     for name in wanted:
-        {"play": play, "freeway": freeway, "memory": memory}[name]()
+        {"play": play, "whole": whole, "freeway": freeway, "memory": memory}[name]()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -198,3 +199,8 @@ def test_help_loads_neither_torch_nor_numba() -> None:
         "import sys, sqirl.cli.main; sys.exit(any(m in sys.modules for m in ('torch', 'numba', 'matplotlib', 'scipy')))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_version_also_as_a_module() -> None:
+    told = subprocess.run([sys.executable, "-m", "sqirl", "--version"], capture_output=True, text=True, check=True)
+    assert told.stdout == f"sqirl {version('sqirl')}\n" and told.stderr == ""

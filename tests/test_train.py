@@ -309,3 +309,18 @@ def test_a_users_own_env_trains_live(tmp_path: Path) -> None:
     config = replace(planned_run("sqirl", "CartPole-v1", seed=0, timesteps=300, options={"m": 2}), eval_episodes=2)
     record = perform(config, RecordStore(tmp_path))
     assert record.played_from == "live" and record.curve[-1].exact is None and gym.spec("CartPole-v1")
+
+
+@pytest.mark.parametrize("env_id", [EMPTY, "BRIDGE/freeway_10_fs30-Sticky-v0", "PongNoFrameskip-v4"])
+def test_all_networks_are_linear_on_the_features_of_images(env_id: str, tmp_path: Path) -> None:
+    """Stable-Baselines3 would add layers of tanh to features that are not its own, which IMPALA's saturate from the start."""
+
+    def made(algorithm: str) -> BaseAlgorithm:
+        config = planned_run(algorithm, env_id, seed=0, timesteps=1000)
+        return Run(config, RecordStore(tmp_path), "cpu", 60.0, None, None).model
+
+    heads = made("ppo").policy.mlp_extractor
+    assert len(heads.policy_net) == len(heads.value_net) == 0
+    assert len(made("dqn").policy.q_net.q_net) == 1
+    layers = {name.split(".")[1] for name in made("sqirl").policy.networks.names}
+    assert layers == {"0", "1"}, "features, and the values on them"

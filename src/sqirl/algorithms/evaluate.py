@@ -92,6 +92,8 @@ def sampled_return(table: Table, policy: KeyPolicy, episodes: int, rng: np.rando
 def evaluate_live(model: BaseAlgorithm, env: VecEnv, *, episodes: int, seed: int) -> Evaluation:
     """The mean over episodes of the live env, by its Monitor, so in the units of the game."""
     env.seed(seed)
-    mean: Any
-    mean, _ = evaluate_policy(model, env, n_eval_episodes=episodes, deterministic=True, warn=False)
-    return Evaluation(float(mean), None)
+    returns: Any
+    returns, _ = evaluate_policy(
+        model, env, n_eval_episodes=episodes, deterministic=True, warn=False, return_episode_rewards=True
+    )
+    return Evaluation(float(np.mean(returns, dtype=np.float64)), None)

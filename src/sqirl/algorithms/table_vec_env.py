@@ -7,12 +7,13 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvStepReturn
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvStepReturn
 
+from sqirl.algorithms.one_vec_env import OneVecEnv
 from sqirl.mdp.play import SeenLanes, Table
 
 
-class TableVecEnv(VecEnv):
+class TableVecEnv(OneVecEnv):
     """`num_envs` episodes side by side from the table; ends and restarts as Stable-Baselines3 wants them.
 
     Rewards are divided by `reward_factor`, for learning; the episode's total in `infos` is in the units of the game. The last
@@ -73,18 +74,6 @@ class TableVecEnv(VecEnv):
         self.lanes.restore(state["lanes"])
         self.keys, self.acted_keys, self.last_keys = state["keys"], state["acted_keys"], state["last_keys"]
         self._totals = state["_totals"]
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
-
-    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        setattr(self, attr_name, value)
-
-    def env_method(self, method_name: str, *args: Any, indices: VecEnvIndices = None, **kwargs: Any) -> list[Any]:
-        return [getattr(self, method_name)(*args, **kwargs)] * len(list(self._get_indices(indices)))
 
     def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
         from stable_baselines3.common.monitor import Monitor

@@ -137,4 +137,4 @@ def _line(finding: Finding) -> str:
     found = "not solved" if finding.steps is None else f"{finding.steps:,.0f} steps with {options}"
     if finding.error is not None:
         found += f", a run failed: {finding.error}"
-    return f"{finding.env_id} {finding.algorithm}: {found} ({finding.num_runs} runs)"
+    return f"{finding.env_id} {finding.algorithm}: {found} ({finding.num_runs} run{'s' * (finding.num_runs != 1)})"

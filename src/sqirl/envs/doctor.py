@@ -52,7 +52,7 @@ def _atari() -> str:
     needed = {row.env_id.game for row in catalogue() if row.env_id.suite == "atari"}
     present = [rom for rom in needed if roms.get_rom_path(rom) is not None]
     if len(present) < len(needed):
-        raise RuntimeError(f"only {len(present)} of the {len(needed)} ROMs: pip install 'ale-py>=0.11,!=0.12.0'")
+        raise RuntimeError(f"only {len(present)} of the {len(needed)} ROMs: pip install 'ale-py>=0.11.1,!=0.12.0'")
     return f"ale-py {version('ale-py')}, all {len(needed)} ROMs of the catalogue"
 
 

@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
 from sqirl.algorithms import presets
 from sqirl.algorithms.evaluate import Evaluation, evaluate_live, evaluate_on_table
-from sqirl.algorithms.full_atari import full_atari_env
+from sqirl.algorithms.full_atari import MOST_GAMES, full_atari_env
 from sqirl.algorithms.making import training_env
 from sqirl.algorithms.table_vec_env import TableVecEnv
 from sqirl.envs.ids import is_bridge_id, is_full_atari, parse_id
@@ -156,7 +156,7 @@ class Run:
             rng = np.random.default_rng([self.config.seed, steps])
             return evaluate_on_table(self.model, self.table, episodes=self.config.eval_episodes, rng=rng)
         if self._eval_env is None:
-            env = _make_env(self.config, min(presets.NUM_ENVS, self.config.eval_episodes), None)
+            env = _make_env(self.config, min(_most_lanes(self.config), self.config.eval_episodes), None)
             self._eval_env = VecTransposeImage(env) if isinstance(self.model.env, VecTransposeImage) else env
         seed = (self.config.seed * 1_000_003 + steps) % 2**31
         return evaluate_live(self.model, self._eval_env, episodes=self.config.eval_episodes, seed=seed)
@@ -200,7 +200,12 @@ def _num_envs(config: RunConfig) -> int:
     """PPO and DQN play eight envs; live SQIRL and GORP as many as divide m, so that no lane idles."""
     if config.algorithm in ("ppo", "dqn"):
         return presets.NUM_ENVS
-    return max(n for n in range(1, presets.NUM_ENVS + 1) if (config.m or 1) % n == 0)
+    return max(n for n in range(1, _most_lanes(config) + 1) if (config.m or 1) % n == 0)
+
+
+def _most_lanes(config: RunConfig) -> int:
+    """How many live envs to play at once where nothing in the paper says it."""
+    return MOST_GAMES if is_full_atari(config.env_id) else presets.NUM_ENVS
 
 
 def _make_env(config: RunConfig, num_envs: int, drawing: Progress | None) -> VecEnv:

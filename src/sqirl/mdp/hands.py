@@ -64,9 +64,12 @@ class Hands:
         if self._pool is None:
             return
         processes = list((self._pool._processes or {}).values())
+        manager: Any = self._pool._executor_manager_thread
         self._pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
+        if manager is not None:
+            manager.join(timeout=5)  # or Python's own leave of it, when all ends, may find its pipes half closed
         self._pool = None
 
     def _connected(self) -> Any:
