@@ -18,6 +18,7 @@ FLOORS = {
     "experiments": 5,
     "report": 6,
     "cli": 7,
+    "__main__": 8,
 }
 NO_TORCH = ("envs", "mdp", "analysis")
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
