@@ -180,3 +180,6 @@ def test_the_command(sqirl, tmp_path: Path) -> None:
     assert code == 0 and "0 runs" in said and out.stat().st_size > 50_000 and (tmp_path / "f" / "min-k.pdf").is_file()
     code, _, err = sqirl("report", "--runs", str(tmp_path / "nowhere"))
     assert code == 2 and "no folder" in err
+    page = tmp_path / "never.html"
+    code, _, err = sqirl("report", "-o", str(page), "--no-pictures", "--tables", str(out))
+    assert code == 2 and "r.html' is a file; give the name of a folder" in err and not page.exists()

@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sqirl.errors import WorkFailed
 from sqirl.mdp import hands, workers
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.expand import Block, expand
-from sqirl.mdp.journal import Appender, Journal
+from sqirl.mdp.journal import Appender, Journal, Rows
 
 GAME = "BRIDGE/MiniGrid-DoorKey-8x8-v0"
 
@@ -194,6 +195,21 @@ def test_a_really_full_disk_stops_the_command_with_a_line(tmp_path: Path, small_
     subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
     subprocess.run(command, env=env, check=True, capture_output=True)
     assert file.read_bytes() == expected
+
+
+def test_what_a_full_disk_refused_is_not_written_later(small_disk: Path) -> None:
+    """A whole entry that waited in a buffer would come twice: from the build that goes on, and when the first is forgotten."""
+    journal = Journal(small_disk / "build", {})
+    appender = journal.appender(0, 0)
+    with pytest.raises(OSError, match="No space left"), (small_disk / "filling").open("wb", buffering=0) as filling:
+        while True:
+            filling.write(bytes(1 << 12))
+    with pytest.raises(OSError, match="No space left"):
+        appender.append(Rows(np.zeros((1, 2), np.int64), np.zeros((1, 2)), b"", b"", np.zeros(0, np.int64)), [])
+    (small_disk / "filling").unlink()
+    del appender
+    gc.collect()
+    assert not list(journal.read_rows(0)) and journal.rows_path(0).stat().st_size == 0
 
 
 def test_a_really_full_disk_and_the_same_call_in_the_same_process(

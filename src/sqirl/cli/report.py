@@ -32,6 +32,9 @@ def command(
     from sqirl.results.records import RecordStore
 
     check_writable(out)
+    for folder in (figures, tables):
+        if folder is not None:
+            check_writable(folder / "page.svg")  # before anything is drawn
     for folder in runs or ():
         if not folder.is_dir():
             raise SqirlError(f"no folder '{folder}' of records")

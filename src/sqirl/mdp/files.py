@@ -93,6 +93,8 @@ def check_writable(path: Path) -> None:
     """Find out before hours of work whether a file can be put at `path`."""
     if path.is_dir():
         raise SqirlError(f"'{path}' is a folder; give the name of a file")
+    if path.parent.is_file():
+        raise SqirlError(f"'{path.parent}' is a file; give the name of a folder")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):

@@ -16,6 +16,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -123,25 +124,26 @@ class Appender:
                 f"remove '{journal.folder}' and build anew"
             )
         os.truncate(states_path, known_bytes)
-        self._states = states_path.open("ab")
-        self._rows = journal.rows_path(level).open("ab")
+        # Not buffered: what a full disk refused would be written later, behind the back of the build that goes on
+        self._states = states_path.open("ab", buffering=0)
+        self._rows = journal.rows_path(level).open("ab", buffering=0)
 
     def append(self, rows: Rows, packed_states: list[bytes]) -> None:
-        self._states.write(b"".join(packed_states))
-        self._states.flush()
-        _write_entry(self._rows, rows)
-        self._rows.flush()
+        _write(self._states, b"".join(packed_states))
+        payload = pickle.dumps(rows, protocol=pickle.HIGHEST_PROTOCOL)
+        _write(self._rows, _HEADER.pack(len(payload), zlib.crc32(payload)) + payload)
 
     def close(self) -> None:
         for file in (self._states, self._rows):
-            file.flush()
             os.fsync(file.fileno())
             file.close()
 
 
-def _write_entry(file: BinaryIO, rows: Rows) -> None:
-    payload = pickle.dumps(rows, protocol=pickle.HIGHEST_PROTOCOL)
-    file.write(_HEADER.pack(len(payload), zlib.crc32(payload)) + payload)
+def _write(file: FileIO, data: bytes) -> None:
+    """All of it: the system may take only a part at a time."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
 
 
 def _read_entry(file: BinaryIO) -> Rows | None:
