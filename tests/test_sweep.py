@@ -19,6 +19,7 @@ import pytest
 from sqirl.errors import SqirlError
 from sqirl.experiments import run as run_module
 from sqirl.experiments.conduct import Conductor
+from sqirl.experiments.preview import learn_one_epoch
 from sqirl.experiments.search import promising_ks, search
 from sqirl.experiments.sweeps import Sweep, easy_envs, named_sweep, read_sweep
 from sqirl.experiments.work import job_of, perform_job
@@ -326,3 +327,19 @@ def test_the_commands(sqirl, tmp_path: Path) -> None:
     assert code == 0 and "steps with k=" in out
     code, out, _ = sqirl("sweep", "smoke", "--dry-run", "--algorithm", "gorp")
     assert code == 0 and "core hours" in out and "steps/s" in out
+
+
+def test_the_preview_counts_epochs_that_it_did_not_wait_for() -> None:
+    class Model:
+        n_epochs, trained = 10, 0
+
+        def train(self, samples: int) -> None:
+            self.trained += self.n_epochs
+            time.sleep(0.01 * self.n_epochs)
+
+        def learn(self, timesteps: int) -> None:
+            for _ in range(3):
+                self.train(timesteps)
+
+    model = Model()
+    assert learn_one_epoch(model, 100) >= 9 * 3 * 0.01 and model.trained == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 import gymnasium as gym
@@ -11,13 +12,18 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecFrameStac
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from sqirl.algorithms.one_vec_env import OneVecEnv
-from sqirl.envs.ids import STICKINESS
-from sqirl.errors import MissingExtra, UnknownEnv
+from sqirl.envs.ids import STICKINESS, is_full_atari
+from sqirl.errors import MissingExtra, SqirlError, UnknownEnv
 
 STACKED = 4
 FRAMESKIP = 4
 #: Games at once where nothing else limits them: the more share a network's answer, the less each of them waits for it.
 MOST_GAMES = 32
+
+
+def num_actions_of(env: str) -> int:
+    """The actions that a whole game knows."""
+    return AtariGames(env, 1).num_actions
 
 
 def full_atari_env(env: str, *, num_envs: int, seed: int | None = None, clip_reward: bool = True) -> VecEnv:
@@ -29,9 +35,10 @@ def full_atari_env(env: str, *, num_envs: int, seed: int | None = None, clip_rew
 class AtariGames(OneVecEnv):
     """ale-py's own vectorised games, whose emulators run on threads, as Stable-Baselines3 wants them.
 
-    Up to 30 random frames of waiting and a press of FIRE come before an episode; a frame is the maximum of the last two of
-    the four that an action lasts for, in grey, 84×84. Rewards are the game's. The same seed plays the same games on any
-    number of threads: as many as torch has in this process, which in a sweep is a worker's share of the machine.
+    An episode begins with up to 30 frames of waiting and one frame of FIRE, which stickiness swallows in a quarter of them (as
+    it may any of the agent's own, who has to press FIRE after every lost life). A picture is the maximum of the last two of
+    the four frames that an action lasts for, in grey, 84×84. Rewards are the game's. The same seed and actions give the same
+    games on any number of threads: as many as torch has in this process, which in a sweep is a worker's share.
     """
 
     def __init__(
@@ -43,18 +50,21 @@ class AtariGames(OneVecEnv):
         stickiness: float = STICKINESS,
         waiting: int = 30,
         fire: bool = True,
+        longest: int = 108_000,
     ) -> None:
+        """`longest`: frames after which an episode is cut off."""
+        if num_envs < 1:
+            raise SqirlError(f"num_envs = {num_envs} is below 1")
         try:
             import ale_py
             from ale_py.vector_env import AtariVectorEnv
         except ImportError as error:
             raise MissingExtra("Full-length Atari", "atari,train") from error
         gym.register_envs(ale_py)
-        if env not in gym.registry:
-            raise UnknownEnv(f"no Atari game '{env}'; names are like PongNoFrameskip-v4")
-        self.games = AtariVectorEnv(
-            gym.spec(env).kwargs["game"],
+        self.games: Any = AtariVectorEnv(
+            _rom_of(env),
             num_envs,
+            max_num_frames_per_episode=longest,
             num_threads=min(num_envs, th.get_num_threads()),
             repeat_action_probability=stickiness,
             autoreset_mode=gym.vector.AutoresetMode.SAME_STEP,
@@ -67,8 +77,13 @@ class AtariGames(OneVecEnv):
         self.render_mode = None
         super().__init__(num_envs, self.games.single_observation_space, self.games.single_action_space)
         self.seed(seed)
+        self._under_way = False
 
     def reset(self) -> VecEnvObs:
+        if (
+            self._under_way
+        ):  # a step that nobody waited for, as after Ctrl-C: its answer would be taken for the next one's
+            self.step_wait()
         seeds = None if self._seeds[0] is None else np.array(self._seeds) % 2**31
         self._reset_seeds()
         self._reset_options()
@@ -76,16 +91,38 @@ class AtariGames(OneVecEnv):
         return np.array(observations)
 
     def step_async(self, actions: np.ndarray) -> None:
-        self.games.send(np.asarray(actions, np.int64))
+        actions = np.asarray(actions)
+        if not np.issubdtype(actions.dtype, np.integer) or not ((actions >= 0) & (actions < self.num_actions)).all():
+            # The emulators would never answer
+            raise SqirlError(f"actions {actions.tolist()} are not all whole numbers in 0..{self.num_actions - 1}")
+        self.games.send(actions.astype(np.int64))
+        self._under_way = True
 
     def step_wait(self) -> VecEnvStepReturn:
         observations, rewards, terminated, truncated, told = self.games.recv()
+        self._under_way = False
         ends = terminated | truncated
         infos: list[dict[str, Any]] = [{"lives": lives} for lives in told["lives"].tolist()]
         for lane in np.flatnonzero(ends).tolist():
             infos[lane]["terminal_observation"] = told["final_obs"][lane]
             infos[lane]["TimeLimit.truncated"] = bool(truncated[lane] and not terminated[lane])
         return np.array(observations), rewards.astype(np.float32), ends, infos
+
+    @property
+    def num_actions(self) -> int:
+        return int(self.games.single_action_space.n)
+
+    def close(self) -> None:
+        """The emulators and their threads end with the last reference to them."""
+        self.games = None
+
+
+def _rom_of(env: str) -> str:
+    if env in gym.registry and "game" in gym.spec(env).kwargs:
+        return str(gym.spec(env).kwargs["game"])
+    names = [name for name in gym.registry if is_full_atari(name)]
+    near = difflib.get_close_matches(env, names, n=1) or ["PongNoFrameskip-v4"]
+    raise UnknownEnv(f"no Atari game '{env}'; names are like {near[0]}")
 
 
 class SignsOfRewards(VecEnvWrapper):

@@ -10,16 +10,17 @@ import gymnasium as gym
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
+from sqirl.algorithms.full_atari import full_atari_env
 from sqirl.algorithms.table_vec_env import TableVecEnv
 from sqirl.envs.catalogue import lookup
-from sqirl.envs.ids import EnvId, is_bridge_id, parse_id
+from sqirl.envs.ids import EnvId, is_bridge_id, is_full_atari, parse_id
 from sqirl.envs.registration import make_env
 from sqirl.errors import UnknownEnv
 from sqirl.mdp.play import Table, load_table
 from sqirl.mdp.screens import Progress
 from sqirl.mdp.store import user_folder
 
-#: A limit beyond this is there to stop endless episodes (full-length Atari has one of 108,000 frames), not a horizon.
+#: A limit beyond this is there to stop endless episodes, not a horizon.
 LONGEST_HORIZON = 10_000
 
 
@@ -35,6 +36,8 @@ def training_env(
     env: str, *, live: bool = False, num_envs: int = 1, verbose: int = 0, progress: Progress | None = None
 ) -> VecEnv:
     """A vectorised env of an id, with rewards scaled for learning; what it plays from is said on stderr if verbose."""
+    if is_full_atari(env):
+        return full_atari_env(env, num_envs=num_envs)
     if not is_bridge_id(env):
         return DummyVecEnv([lambda: Monitor(_limited(env)) for _ in range(num_envs)])
     env_id = parse_id(env)

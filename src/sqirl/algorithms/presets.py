@@ -41,8 +41,8 @@ OWN = Setting(gamma=0.99, network="mlp")
 def _policy(setting: Setting) -> dict[str, Any]:
     """`policy` and `policy_kwargs` for Stable-Baselines3's algorithms and ours: all are linear on the features of images.
 
-    Stable-Baselines3 would put two layers of 64 tanh on top of features that are not its own; those of IMPALA are so large at
-    first that most of them are saturated, and PPO plays one action for ever.
+    Stable-Baselines3 would put two layers of 64 on top of features that are not its own, for PPO of tanh: those of IMPALA are
+    so large at first that most of these are saturated, and PPO plays one action for ever.
     """
     if setting.network == "mlp":
         return {"policy": "MlpPolicy"}

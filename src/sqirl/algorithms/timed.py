@@ -22,7 +22,7 @@ from sqirl.algorithms.episodes import Act, Played, play_episodes
 from sqirl.algorithms.making import LONGEST_HORIZON, training_env
 from sqirl.algorithms.sources import Source, source_of
 from sqirl.algorithms.worlds import check_k_and_m
-from sqirl.envs.ids import is_bridge_id
+from sqirl.envs.ids import is_bridge_id, is_full_atari
 from sqirl.errors import SqirlError
 
 
@@ -57,7 +57,8 @@ class IteratedAlgorithm(BaseAlgorithm):
             known = " or ".join(f"'{name}'" for name in self.policy_aliases)
             raise SqirlError(f"unknown policy '{policy}'; {type(self).__name__} has {known}")
         if isinstance(env, str):
-            env = gym.make(env) if horizon and not is_bridge_id(env) else training_env(env, live=live, verbose=verbose)
+            own = not (is_bridge_id(env) or is_full_atari(env))
+            env = gym.make(env) if horizon and own else training_env(env, live=live, verbose=verbose)
         if env is None and _init_setup_model:
             raise SqirlError(f"{type(self).__name__} needs an env: an id, a Gymnasium env or a VecEnv")
         if seed is not None and not 0 <= seed < 2**32:

@@ -40,7 +40,7 @@ def command(
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop when the optimum is reached.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0)] = 60.0,
-    threads: Annotated[int, typer.Option(help="Threads of torch.", min=1)] = 1,
+    threads: Annotated[int, typer.Option(help="Threads of torch, and of the emulators of a whole game.", min=1)] = 1,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Folder for records and curve (default: your store's runs).")
     ] = None,

@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
 from sqirl.algorithms import presets
 from sqirl.algorithms.evaluate import Evaluation, evaluate_live, evaluate_on_table
-from sqirl.algorithms.full_atari import MOST_GAMES, full_atari_env
+from sqirl.algorithms.full_atari import MOST_GAMES, num_actions_of
 from sqirl.algorithms.making import training_env
 from sqirl.algorithms.table_vec_env import TableVecEnv
 from sqirl.envs.ids import is_bridge_id, is_full_atari, parse_id
@@ -28,6 +28,8 @@ from sqirl.experiments.target import target_of
 from sqirl.mdp.screens import Progress
 from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, reaches
 
+#: Packages whose versions a record tells.
+VERSIONS = ("sqirl", "torch", "stable-baselines3", "numpy")
 #: Seconds between checkpoints, unless asked otherwise; whatever kills a run loses no more than that.
 CHECKPOINT_SECONDS = 60.0
 #: Checkpoints of live games hold gigabytes of frames: at most this share of the time goes into writing them.
@@ -107,6 +109,9 @@ class Run:
         if self.checkpoint_path.is_file():
             self.curve, self.seconds_before = checkpoint.load(self.checkpoint_path, self.model)
         self._began = time.monotonic()
+        whole_game = is_full_atari(self.config.env_id)
+        if whole_game and not self.curve:
+            self.evaluate()  # what is not known of a whole game: where its curve begins
         if not self.solved:
             done = self.model.num_timesteps
             self.model.learn(self.config.timesteps - done, callback=_Watch(self), reset_num_timesteps=not done)
@@ -122,7 +127,7 @@ class Run:
             self.target.random,
             "table" if self.table is not None else "live",
             self.model.device.type,
-            versions={name: version(name) for name in ("sqirl", "torch", "stable-baselines3", "numpy")},
+            versions={name: version(name) for name in (*VERSIONS, *(["ale-py"] if whole_game else []))},
         )
 
     @property
@@ -197,10 +202,13 @@ class _Watch(BaseCallback):
 
 
 def _num_envs(config: RunConfig) -> int:
-    """PPO and DQN play eight envs; live SQIRL and GORP as many as divide m, so that no lane idles."""
+    """PPO and DQN play eight envs; live SQIRL and GORP as many as divide their episodes, so that no lane idles."""
     if config.algorithm in ("ppo", "dqn"):
         return presets.NUM_ENVS
-    return max(n for n in range(1, _most_lanes(config) + 1) if (config.m or 1) % n == 0)
+    episodes = config.m or 1
+    if config.algorithm == "gorp" and is_full_atari(config.env_id):
+        episodes *= num_actions_of(config.env_id) ** (config.k or 1)
+    return max(n for n in range(1, _most_lanes(config) + 1) if episodes % n == 0)
 
 
 def _most_lanes(config: RunConfig) -> int:
@@ -209,8 +217,6 @@ def _most_lanes(config: RunConfig) -> int:
 
 
 def _make_env(config: RunConfig, num_envs: int, drawing: Progress | None) -> VecEnv:
-    if is_full_atari(config.env_id):
-        return full_atari_env(config.env_id, num_envs=num_envs, seed=config.seed)
     return training_env(config.env_id, live=config.live, num_envs=num_envs, progress=drawing)
 
 

@@ -17,6 +17,8 @@ from sqirl.errors import MissingExtra, SqirlError, WorkFailed
 
 #: How often in a row workers may die without finishing a task.
 MOST_DEATHS = 5
+#: Seconds to wait for a pool whose workers were told to go; they go at once.
+LONGEST_FAREWELL = 5.0
 
 
 class Hands:
@@ -69,7 +71,8 @@ class Hands:
         for process in processes:
             process.terminate()
         if manager is not None:
-            manager.join(timeout=5)  # or Python's own leave of it, when all ends, may find its pipes half closed
+            # Or Python's own leave of it, when all ends, may find its pipes half closed
+            manager.join(timeout=LONGEST_FAREWELL)
         self._pool = None
 
     def _connected(self) -> Any:

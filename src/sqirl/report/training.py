@@ -88,20 +88,21 @@ def _full_length(found: Mapping[tuple[str, str], Outcome]) -> list[str]:
     lines = [
         "## Full-length Atari, for a short while",
         "",
-        "Whole games as in the paper's section on them, one seed, some nine minutes on a GPU that several runs share: the mean",
-        "of 20 episodes before training (the untrained network, acting greedily; for GORP random play) and after every 100,000",
-        "steps. One seed and 20 episodes: in Qbert and SpaceInvaders differences of a few tens are noise, and an untrained",
-        "network may by chance act well or badly, so that random play (GORP's first column) is the better thing to compare with.",
-        "The paper's runs have ten million steps.",
+        "Whole games as in the paper's section on them, one seed, for some minutes each: the mean of 20 episodes before training",
+        "(the untrained network, acting greedily; for GORP random play) and, in brackets, after so many thousand steps. One seed",
+        "and 20 episodes: in Qbert and SpaceInvaders differences of a few tens are noise, and an untrained network may by chance",
+        "act well or badly, so that random play (before GORP's training) is the better thing to compare with. The paper's runs",
+        "have ten million steps.",
         "",
-        "| game | algorithm | before | every 100,000 steps |",
-        "|---|---|---:|---|",
+        "| game | algorithm | before | after (thousand steps) | on |",
+        "|---|---|---:|---|---|",
     ]
     for (env, name), outcome in found.items():
-        before = [point.mean for point in outcome.records[0].curve if point.steps == 0]
-        after = [f"{point.mean:.4g}" for point in outcome.records[0].curve if point.steps > 0]
+        record = outcome.records[0]
+        before = "".join(f"{point.mean:.4g}" for point in record.curve if point.steps == 0)
+        after = ", ".join(f"{point.mean:.4g} ({point.steps / 1000:.0f})" for point in record.curve if point.steps > 0)
         game = env.removesuffix(FULL_ATARI_SUFFIX)
-        lines.append(f"| {game} | {NAMES[name]} | {f'{before[0]:.4g}' if before else ''} | {', '.join(after)} |")
+        lines.append(f"| {game} | {NAMES[name]} | {before} | {after} | {record.device} |")
     return lines
 
 
