@@ -305,6 +305,16 @@ def test_seeds_and_steps() -> None:
         parse_seeds("1,1")
 
 
+def test_a_live_run_goes_on_with_other_episodes_than_its_first(tmp_path: Path) -> None:
+    config, seeds = planned_run("ppo", "CartPole-v1", seed=3, timesteps=2048), []
+    first, second = (Run(config, RecordStore(tmp_path), "cpu", 60.0, None, None) for _ in range(2))
+    first._began = time.monotonic()
+    first.model.learn(1024)
+    first.save_checkpoint()
+    second.env.seed = seeds.append
+    assert second.perform().steps == 2048 and seeds == [3 * 1_000_003 + 1024]
+
+
 def test_a_users_own_env_trains_live(tmp_path: Path) -> None:
     config = replace(planned_run("sqirl", "CartPole-v1", seed=0, timesteps=300, options={"m": 2}), eval_episodes=2)
     record = perform(config, RecordStore(tmp_path))

@@ -108,10 +108,12 @@ class Run:
     def perform(self) -> RunRecord:
         if self.checkpoint_path.is_file():
             self.curve, self.seconds_before = checkpoint.load(self.checkpoint_path, self.model)
+            if self.table is None:  # the game starts anew: not with the episodes that it had at first
+                self.env.seed(self._chance(self.model.num_timesteps))
         self._began = time.monotonic()
         whole_game = is_full_atari(self.config.env_id)
         if whole_game and not self.curve:
-            self.evaluate()  # what is not known of a whole game: where its curve begins
+            self.evaluate()  # no analysis tells where the curve of a whole game begins
         if not self.solved:
             done = self.model.num_timesteps
             self.model.learn(self.config.timesteps - done, callback=_Watch(self), reset_num_timesteps=not done)
@@ -163,8 +165,11 @@ class Run:
         if self._eval_env is None:
             env = _make_env(self.config, min(_most_lanes(self.config), self.config.eval_episodes), None)
             self._eval_env = VecTransposeImage(env) if isinstance(self.model.env, VecTransposeImage) else env
-        seed = (self.config.seed * 1_000_003 + steps) % 2**31
-        return evaluate_live(self.model, self._eval_env, episodes=self.config.eval_episodes, seed=seed)
+        return evaluate_live(self.model, self._eval_env, episodes=self.config.eval_episodes, seed=self._chance(steps))
+
+    def _chance(self, steps: int) -> int:
+        """A seed for a live game after so many steps."""
+        return (self.config.seed * 1_000_003 + steps) % 2**31
 
     def save_checkpoint(self) -> None:
         checkpoint.save(self.checkpoint_path, self.model, self.curve, self.seconds)
