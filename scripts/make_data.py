@@ -3,8 +3,9 @@
     python scripts/make_data.py [--time-limit SECONDS] [--jobs N] [SUITE | TEXT-IN-ID ...]
 
 Every game is enumerated to the longest horizon of its rows, or as far as the time limit lets it (per game; a later run goes
-on). The longest row that the enumeration covers is merged and shipped, if it is small enough; shorter ones are cut from it.
-Rows that ship are not built again. `growth.json` beside them notes how far the others came, and how they grow.
+on). The longest row that the enumeration covers is merged and shipped, if it is small enough; shorter ones are cut from it,
+or from a much smaller file that shipped before. Rows that ship are not built again.
+`growth.json` beside them notes how far the others came, and how they grow.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ from sqirl.mdp.tabular import TabularMDP
 
 #: A file above this is not shipped (its analysis is); `sqirl build` makes it again.
 LARGEST_FILE = 3 << 20
+
+#: A shorter row's file stays beside a longer one of its game if it is at most this part of its size.
+QUICK_SHARE = 1 / 3
 
 #: From this many transitions on, the search for min k stops at LARGE_SEARCH_K: further passes would take hours.
 LARGE, LARGE_SEARCH_K = 1_500_000, 5
@@ -82,11 +86,18 @@ def make_game_data(ids: list[EnvId], time_limit: float | None, jobs: int) -> Non
             notes.pop(str(longest), None)
     whole = named_after(mdp.cut(covered[-1].horizon).merge(), covered[-1])
     whole = with_frames(whole, view_of(covered[-1]))
-    for shorter in covered[:-1]:  # cut from the longer one from now on
-        (shipped_folder() / f"{shorter.stem}.npz").unlink(missing_ok=True)
-    ship(whole, shipped_folder() / f"{covered[-1].stem}.npz")
+    path = shipped_folder() / f"{covered[-1].stem}.npz"
+    ship(whole, path)
+    quick = 0  # the longest horizon that a much smaller file answers for: to train on the first steps of a game needs no more
+    for shorter in covered[:-1]:
+        file = shipped_folder() / f"{shorter.stem}.npz"
+        if file.is_file() and path.is_file() and file.stat().st_size <= QUICK_SHARE * path.stat().st_size:
+            quick = max(quick, shorter.horizon)
+        else:
+            file.unlink(missing_ok=True)  # cut from the longer one from now on
     for env_id in covered:
-        note_analyses(env_id, named_after(whole.cut(env_id.horizon), env_id))
+        if env_id.horizon > quick:
+            note_analyses(env_id, named_after(whole.cut(env_id.horizon), env_id))
 
 
 def ship(mdp: TabularMDP, path: Path) -> None:

@@ -99,8 +99,9 @@ def _full_length(found: Mapping[tuple[str, str], Outcome]) -> list[str]:
     ]
     for (env, name), outcome in found.items():
         record = outcome.records[0]
-        before = "".join(f"{point.mean:.4g}" for point in record.curve if point.steps == 0)
-        after = ", ".join(f"{point.mean:.4g} ({point.steps / 1000:.0f})" for point in record.curve if point.steps > 0)
+        means = {point.steps: f"{point.mean:.4g}" for point in record.curve}  # after learning, of two of the same steps
+        before = means.pop(0, "")
+        after = ", ".join(f"{mean} ({steps / 1000:.0f})" for steps, mean in means.items())
         game = env.removesuffix(FULL_ATARI_SUFFIX)
         lines.append(f"| {game} | {NAMES[name]} | {before} | {after} | {record.device} |")
     return lines
