@@ -59,20 +59,16 @@ def whole() -> None:
         th.set_num_threads(threads)
         games, rng = full_atari_env("QbertNoFrameskip-v4", num_envs=8, seed=0), np.random.default_rng(0)
         games.reset()
-        steps, began = 0, time.perf_counter()
-        while time.perf_counter() - began < 5:
-            games.step(rng.integers(6, size=8))
-            steps += 8
-        told = f"{steps / (time.perf_counter() - began):,.0f} steps/s"
-        print(f"full-length Qbert, 8 games at once, {threads} thread{'s' * (threads > 1)}: {told}")
+        found = speed(lambda games=games, rng=rng: games.step(rng.integers(6, size=8)), lanes=8)
+        print(f"full-length Qbert, 8 games at once, {threads} thread{'s' * (threads > 1)}: {found:,.0f} steps/s")
     th.set_num_threads(1)
 
 
-def speed(step: object) -> float:
+def speed(step: object, *, lanes: int = LANES) -> float:
     count, began = 0, time.perf_counter()
     while time.perf_counter() - began < 2:
         step()  # type: ignore[operator]
-        count += LANES
+        count += lanes
     return count / (time.perf_counter() - began)
 
 

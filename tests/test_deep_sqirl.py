@@ -256,6 +256,7 @@ def test_wrong_calls_are_one_line(tmp_path: Path) -> None:
     wrong(lambda: small_run(horizon=-3), "horizon -3 is below 1")
     wrong(lambda: small_run(seed=-1), "seed = -1 is outside")
     wrong(lambda: small_run(batch_size=0), "batch_size = 0")
+    wrong(lambda: GORP(env=corridor(), k=1, m=1, gamma=0.0), r"gamma = 0.0 is outside \(0, 1\]")
     wrong(lambda: small_run(gamma=1.5), r"gamma = 1.5 is outside \(0, 1\]")
     wrong(lambda: SQIRL("MlpPolicy", None), "needs an env")
     wrong(lambda: SQIRL("CnnPolicy", gym.make("CartPole-v1")), "take MlpPolicy")

@@ -26,10 +26,10 @@ def num_actions_of(env: str) -> int:
     return AtariGames(env, 1).num_actions
 
 
-def full_atari_env(env: str, *, num_envs: int, seed: int | None = None, clip_reward: bool = True) -> VecEnv:
+def full_atari_env(env: str, *, num_envs: int, seed: int | None = None) -> VecEnv:
     """Frames of 84×84, four of them stacked, four skipped; rewards clipped to their sign for learning."""
-    games: VecEnv = VecMonitor(AtariGames(env, num_envs, seed=seed))  # it sees the game's own rewards
-    return VecFrameStack(SignsOfRewards(games) if clip_reward else games, STACKED)
+    games = VecMonitor(AtariGames(env, num_envs, seed=seed))  # it sees the game's own rewards
+    return VecFrameStack(SignsOfRewards(games), STACKED)
 
 
 class AtariGames(OneVecEnv):
@@ -80,9 +80,8 @@ class AtariGames(OneVecEnv):
         self._under_way = False
 
     def reset(self) -> VecEnvObs:
-        if (
-            self._under_way
-        ):  # a step that nobody waited for, as after Ctrl-C: its answer would be taken for the next one's
+        if self._under_way:
+            # A step that nobody waited for, as after Ctrl-C: its answer would be taken for the next one's
             self.step_wait()
         seeds = None if self._seeds[0] is None else np.array(self._seeds) % 2**31
         self._reset_seeds()

@@ -37,8 +37,7 @@ class GORP(IteratedAlgorithm):
         gamma: float = 1.0,
         **kwargs: Any,
     ) -> None:
-        self.gamma = gamma
-        super().__init__(policy, env, k=k, m=m, **kwargs)
+        super().__init__(policy, env, k=k, m=m, gamma=gamma, **kwargs)
 
     def iterate(self, play: Callable[[Act, int], Played | None]) -> bool:
         fixed = self.policy.actions[: self.iteration].cpu().numpy()

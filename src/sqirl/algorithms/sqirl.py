@@ -66,11 +66,9 @@ class SQIRL(IteratedAlgorithm):
         for name, value in (("buffer_size", buffer_size), ("batch_size", batch_size), ("n_epochs", n_epochs)):
             if value < 1:
                 raise SqirlError(f"{name} = {value} is below 1")
-        if not 0 < gamma <= 1:
-            raise SqirlError(f"gamma = {gamma} is outside (0, 1]")
-        self.gamma, self.buffer_size, self.batch_size = gamma, buffer_size, batch_size
+        self.buffer_size, self.batch_size = buffer_size, batch_size
         self.n_epochs, self.loss_smoothing = n_epochs, loss_smoothing
-        super().__init__(policy, env, k=k, m=m, learning_rate=learning_rate, **kwargs)
+        super().__init__(policy, env, k=k, m=m, gamma=gamma, learning_rate=learning_rate, **kwargs)
 
     def iterate(self, play: Callable[[Act, int], Played | None]) -> bool:
         played = play(self._explore(), self.m)  # π_0..π_{i-1}, then uniformly random

@@ -42,6 +42,7 @@ class IteratedAlgorithm(BaseAlgorithm):
         *,
         k: int,
         m: int,
+        gamma: float = 1.0,
         horizon: int | None = None,
         live: bool = False,
         learning_rate: float = 0.0,
@@ -56,6 +57,8 @@ class IteratedAlgorithm(BaseAlgorithm):
         if isinstance(policy, str) and policy not in self.policy_aliases:
             known = " or ".join(f"'{name}'" for name in self.policy_aliases)
             raise SqirlError(f"unknown policy '{policy}'; {type(self).__name__} has {known}")
+        if not 0 < gamma <= 1:
+            raise SqirlError(f"gamma = {gamma} is outside (0, 1]")
         if isinstance(env, str):
             own = not (is_bridge_id(env) or is_full_atari(env))
             env = gym.make(env) if horizon and own else training_env(env, live=live, verbose=verbose)
@@ -78,7 +81,7 @@ class IteratedAlgorithm(BaseAlgorithm):
             seed=int(np.random.default_rng(seed).integers(2**31)) if seed is None else seed,
             supported_action_spaces=(gym.spaces.Discrete,),
         )
-        self.k, self.m = k, m
+        self.k, self.m, self.gamma = k, m, gamma
         self.asked_horizon = horizon
         self.horizon = horizon or (horizon_of(self.env) if self.env is not None else None)
         self.iteration = 0

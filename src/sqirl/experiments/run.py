@@ -17,13 +17,14 @@ from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
 from sqirl.algorithms import presets
 from sqirl.algorithms.evaluate import Evaluation, evaluate_live, evaluate_on_table
-from sqirl.algorithms.full_atari import MOST_GAMES, num_actions_of
+from sqirl.algorithms.full_atari import MOST_GAMES
 from sqirl.algorithms.making import training_env
 from sqirl.algorithms.table_vec_env import TableVecEnv
 from sqirl.envs.ids import is_bridge_id, is_full_atari, parse_id
 from sqirl.errors import SqirlError, WorkFailed
 from sqirl.experiments import checkpoint
 from sqirl.experiments.memory import check_memory
+from sqirl.experiments.search import Cost
 from sqirl.experiments.target import target_of
 from sqirl.mdp.screens import Progress
 from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, reaches
@@ -210,9 +211,7 @@ def _num_envs(config: RunConfig) -> int:
     """PPO and DQN play eight envs; live SQIRL and GORP as many as divide their episodes, so that no lane idles."""
     if config.algorithm in ("ppo", "dqn"):
         return presets.NUM_ENVS
-    episodes = config.m or 1
-    if config.algorithm == "gorp" and is_full_atari(config.env_id):
-        episodes *= num_actions_of(config.env_id) ** (config.k or 1)
+    episodes = Cost(config.env_id, config.algorithm).episodes(config.k or 1, config.m or 1)
     return max(n for n in range(1, _most_lanes(config) + 1) if episodes % n == 0)
 
 

@@ -13,7 +13,7 @@ from functools import cache
 
 from sqirl.algorithms.worlds import live_env
 from sqirl.analysis.archive import archived_analyses
-from sqirl.envs.ids import is_bridge_id, parse_id
+from sqirl.envs.ids import is_bridge_id, is_full_atari, parse_id
 from sqirl.errors import SqirlError
 from sqirl.experiments.plan import planned_run
 from sqirl.experiments.sweeps import Sweep
@@ -155,9 +155,8 @@ class Cost:
     """The least steps that an iteration takes: known better with every record."""
 
     def __init__(self, env_id: str, algorithm: str) -> None:
-        analysis = archived_analyses().get(env_id)
+        self.env_id = env_id
         self.horizon = parse_id(env_id).horizon if is_bridge_id(env_id) else 1
-        self.num_actions = analysis.num_actions if analysis else _num_actions(env_id)
         self.of_sequences = algorithm == "gorp"
         # Episodes may be far shorter than the horizon; a tenth of it is the least that we reckon with
         self.episode = max(1.0, self.horizon / 10)
@@ -169,8 +168,8 @@ class Cost:
             if record.error is None and record.steps < record.config.timesteps:
                 self.episode = max(self.episode, record.steps / episodes / 2)
 
-    def episodes(self, k: int, m: int) -> float:
-        return m * self.num_actions**k if self.of_sequences else m
+    def episodes(self, k: int, m: int) -> int:
+        return m * _num_actions(self.env_id) ** k if self.of_sequences else m
 
     def of_an_iteration(self, k: int, m: int) -> float:
         return self.episodes(k, m) * self.episode
@@ -178,7 +177,14 @@ class Cost:
 
 @cache
 def _num_actions(env_id: str) -> int:
-    """The actions of a game that is not enumerated, from the game itself."""
+    """As the analysis of a game tells, or else the game itself."""
+    analysis = archived_analyses().get(env_id)
+    if analysis is not None:
+        return analysis.num_actions
+    if is_full_atari(env_id):
+        from sqirl.algorithms.full_atari import num_actions_of  # which loads torch
+
+        return num_actions_of(env_id)
     env = live_env(env_id)
     num_actions = int(getattr(env.action_space, "n", 1))
     env.close()

@@ -1,8 +1,7 @@
 """What earlier runs say about a run: that it was done, or what it would come to if only its budget is another one.
 
 SQIRL and GORP do not look at their budget: a run with a larger one goes through the same steps, and one that was over before
-its budget was spent would have been over with any other. (DQN's exploration depends on it;
-of PPO nothing is assumed.)
+its budget was spent would have been over with any other. (DQN's exploration depends on it; of PPO nothing is assumed.)
 """
 
 from __future__ import annotations
