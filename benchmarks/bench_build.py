@@ -12,7 +12,7 @@ from sqirl.envs.atari import AtariGame
 from sqirl.envs.game import Game
 from sqirl.envs.procgen import ProcgenGame
 from sqirl.mdp.expand import expand, pack, step_each
-from sqirl.mdp.workers import Workers
+from sqirl.mdp.frontier import FrontierExpander
 
 ATARI = "BRIDGE/breakout_40_fs30-v0"
 
@@ -51,7 +51,7 @@ def emulator_share(states: list[bytes]) -> float:
 
 
 def transitions_per_second(states: list[bytes], jobs: int, num_actions: int) -> float:
-    workers = Workers(AtariGame("breakout", 30), ATARI, jobs=jobs)
+    workers = FrontierExpander(AtariGame("breakout", 30), ATARI, jobs=jobs)
     workers._seconds_per_state = 0.02  # known, so that the pool takes all of the work
     for _ in workers._expand_there(iter(states[: 4 * jobs]), 4 * jobs):  # let the processes start
         pass

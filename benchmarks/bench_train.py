@@ -14,12 +14,14 @@ import torch as th
 from stable_baselines3.common.logger import configure
 
 import sqirl
-from sqirl.algorithms.core import gradient_step
-from sqirl.algorithms.full_atari import full_atari_env
-from sqirl.algorithms.replay import Transitions
-from sqirl.algorithms.sqirl import SQIRL
-from sqirl.mdp.hands import all_cores
-from sqirl.mdp.play import SeenLanes, TableVectorEnv, load_table
+from sqirl.algorithms.sqirl.algorithm import SQIRL
+from sqirl.algorithms.sqirl.gradient_step import gradient_step
+from sqirl.play.episodes import Transitions
+from sqirl.play.full_atari import full_atari_env
+from sqirl.play.lanes import Lanes
+from sqirl.play.table import load_table
+from sqirl.runtime.workers import all_cores
+from table_envs import TableVectorEnv
 
 NAME = "BRIDGE/freeway_10_fs30-Sticky-v0"
 LANES = 256
@@ -40,7 +42,7 @@ def play() -> None:
     env = TableVectorEnv(NAME, LANES)
     env.reset(seed=0)
     seen = speed(lambda: env.step(rng.integers(3, size=LANES)))
-    lanes = SeenLanes(load_table(NAME), LANES, rng)
+    lanes = Lanes(load_table(NAME), LANES, rng)
 
     def by_keys() -> None:
         _, ends = lanes.step(rng.integers(3, size=LANES))
@@ -113,7 +115,7 @@ def freeway() -> None:
 def memory() -> None:
     """Peak memory of this process with a full buffer of 10^6 transitions from the table."""
     model = SQIRL("CnnPolicy", NAME, k=2, m=100, seed=0, device="cpu")
-    rng, length = np.random.default_rng(0), model.source.key_length
+    rng, length = np.random.default_rng(0), model.player.key_length
     for _ in range(11):
         n = 100_000
         keys = rng.integers(100, size=(2, n, length), dtype=np.int32)

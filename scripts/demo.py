@@ -17,7 +17,7 @@ def main() -> None:
     look_at(HERE, OUT / "demo-here.png")
     print()
     train(HERE)
-    write_report()
+    draw_report()
     print(f"done in {time.monotonic() - began:.0f} s; open {OUT / 'report.html'}", file=sys.stderr)
 
 
@@ -26,7 +26,8 @@ def look_at(game: str, picture: Path) -> None:
     from sqirl.analysis.analyze import analyze
     from sqirl.cli.progress import build_display
     from sqirl.mdp.build import build_mdp
-    from sqirl.report.plots import plot_greedy_returns, plot_witness, save_figure
+    from sqirl.report.analysis_figures import plot_greedy_returns, plot_witness
+    from sqirl.report.style import save_figure
 
     print(f"enumerating {game} live ...", file=sys.stderr)
     with build_display(game) as progress:
@@ -43,9 +44,9 @@ def train(game: str) -> None:
     import torch
 
     from sqirl.cli.progress import training_display
-    from sqirl.experiments.plan import planned_run
-    from sqirl.experiments.run import perform
-    from sqirl.results.records import RecordStore
+    from sqirl.experiments.protocol import planned_run
+    from sqirl.runs.run import perform
+    from sqirl.runs.store import RecordStore
 
     torch.set_num_threads(1)
     for algorithm, options in (("sqirl", {"k": 1, "m": 10}), ("ppo", {})):
@@ -56,14 +57,12 @@ def train(game: str) -> None:
         print(record.summary)
 
 
-def write_report() -> None:
-    from sqirl.report.page import report_page
-    from sqirl.results.frame import shipped_records
-    from sqirl.results.records import RecordStore
+def draw_report() -> None:
+    from sqirl.report.write import write_report
+    from sqirl.runs.store import gather_records
 
     print("drawing the report ...", file=sys.stderr)
-    page = report_page([*shipped_records(), *RecordStore(OUT / "runs").all()])
-    (OUT / "report.html").write_text(page)
+    write_report(OUT / "report.html", gather_records([OUT / "runs"]))
 
 
 if __name__ == "__main__":

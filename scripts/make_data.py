@@ -24,13 +24,13 @@ from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archive_path, growth_path
 from sqirl.cli.progress import build_display
 from sqirl.envs.catalogue import catalogue, lookup
-from sqirl.envs.ids import EnvId, parse_id
-from sqirl.envs.registration import view_of
+from sqirl.envs.description import describe
+from sqirl.envs.ids import EnvId
 from sqirl.mdp.build import BuildProgress, build_mdp
-from sqirl.mdp.files import write_atomically
 from sqirl.mdp.screens import with_frames
 from sqirl.mdp.store import named_after, shipped_folder, user_folder
 from sqirl.mdp.tabular import TabularMDP
+from sqirl.runtime.files import write_atomically
 
 #: A file above this is not shipped (its analysis is); `sqirl build` makes it again.
 LARGEST_FILE = 3 << 20
@@ -85,7 +85,7 @@ def make_game_data(ids: list[EnvId], time_limit: float | None, jobs: int) -> Non
         with changing(growth_path()) as notes:
             notes.pop(str(longest), None)
     whole = named_after(mdp.cut(covered[-1].horizon).merge(), covered[-1])
-    whole = with_frames(whole, view_of(covered[-1]))
+    whole = with_frames(whole, describe(covered[-1]).view())
     path = shipped_folder() / f"{covered[-1].stem}.npz"
     ship(whole, path)
     quick = 0  # the longest horizon that a much smaller file answers for: to train on the first steps of a game needs no more
@@ -114,7 +114,7 @@ def add_frames() -> None:
     for path in sorted(shipped_folder().glob("*.npz"), key=lambda path: path.stat().st_size):
         mdp = TabularMDP.load(path)
         if mdp.screens is None:
-            ship(with_frames(mdp, view_of(parse_id(f"BRIDGE/{path.stem}-v0"))), path)
+            ship(with_frames(mdp, describe(f"BRIDGE/{path.stem}-v0").view()), path)
             print(f"{path.stem}: {path.stat().st_size:,} bytes", flush=True)
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from importlib import resources
 from pathlib import Path
 
-from sqirl.results.frame import pack_records
-from sqirl.results.records import RecordStore
+from sqirl.runs.store import RecordStore, pack_records, shipped_path
 
-target = Path(str(resources.files("sqirl.data"))) / "runs.jsonl.gz"
+target = shipped_path()
 records = [record for record in RecordStore(Path(sys.argv[1])).all() if record.error is None]
 pack_records(records, target)
 print(f"{target}: {len(records):,} records, {target.stat().st_size:,} bytes")

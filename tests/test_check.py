@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqirl.envs.checking import check_env
+from sqirl.envs.check import check_env
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ import torch as th
 from stable_baselines3.common.torch_layers import NatureCNN
 from torch import nn
 
-from sqirl.algorithms import core
-from sqirl.algorithms.episodes import Played
 from sqirl.algorithms.networks import ImpalaCNN, MiniGridCNN, Population, QNetwork
-from sqirl.algorithms.replay import FrameMemory, Replay, Transitions, distinct_observations
+from sqirl.algorithms.sqirl import gradient_step as core
+from sqirl.algorithms.sqirl.policy import FrozenWeights
+from sqirl.algorithms.sqirl.replay import Replay, distinct_observations
 from sqirl.errors import SqirlError
+from sqirl.play.episodes import Episodes, Transitions
+from sqirl.play.live import FrameMemory
 
 K, A = 3, 4
 
@@ -88,7 +90,7 @@ def test_snapshots_bring_weights_back() -> None:
         weight.data.add_(1.0)
     assert not th.allclose(population(x), before)
     assert th.equal(population(x, population.unpack(block)), before)
-    frozen, copy = core.FrozenWeights(), core.FrozenWeights()
+    frozen, copy = FrozenWeights(), FrozenWeights()
     frozen.append(block)
     frozen.append(2 * block)
     copy.load_state_dict(frozen.state_dict())
@@ -181,10 +183,10 @@ def test_the_oldest_transitions_are_forgotten_with_their_frames() -> None:
 
 
 def test_returns_to_go_stop_at_the_ends() -> None:
-    played = Played(
+    played = Episodes(
         keys=np.zeros((4, 1, 1), np.int32), actions=np.zeros((3, 1), int), rewards=np.array([[1.0], [2.0], [4.0]]),
         ends=np.array([[False], [True], [False]]), active=np.ones((3, 1), bool), t=np.array([[0], [1], [0]]),
     )  # fmt: skip
     assert played.returns_to_go(0.5).ravel().tolist() == [2.0, 2.0, 4.0]
-    stored = played.transitions(1.0, first=1)
+    stored = played.since(1)
     assert stored.rewards.tolist() == [2.0] and stored.goes_on.tolist() == [False]

@@ -9,9 +9,9 @@ import pytest
 import torch as th
 
 from sqirl.envs.catalogue import lookup
-from sqirl.experiments.plan import planned_run
-from sqirl.experiments.run import perform
-from sqirl.results.records import RecordStore
+from sqirl.experiments.protocol import planned_run
+from sqirl.runs.run import perform
+from sqirl.runs.store import RecordStore
 
 #: id -> (k, m, seed): settings that the search of `sqirl sweep easy` found, each with a seed that was seen to solve: of five
 #: seeds three to five do (Breakout_10's were run on a GPU)

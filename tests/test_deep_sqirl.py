@@ -13,11 +13,13 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 import sqirl
-from sqirl.algorithms.evaluate import evaluate_on_table
-from sqirl.algorithms.gorp import GORP
+from sqirl.algorithms.gorp.algorithm import GORP
 from sqirl.algorithms.networks import MiniGridCNN
-from sqirl.algorithms.sqirl import SQIRL
+from sqirl.algorithms.registry import GORP as GORP_SPEC
+from sqirl.algorithms.registry import SQIRL as SQIRL_SPEC
+from sqirl.algorithms.sqirl.algorithm import SQIRL
 from sqirl.errors import SqirlError
+from sqirl.evaluation.returns import evaluate_on_table
 from test_fit import Corridor
 
 th.set_num_threads(1)
@@ -157,7 +159,7 @@ def test_the_live_buffer_shows_what_the_env_showed() -> None:
     model = SQIRL("MlpPolicy", env, k=1, m=10, seed=0, device="cpu", n_epochs=1, buffer_size=1000).learn(9000)
     assert model.iteration == 30 and model.replay.size == 1000
     samples = model.replay.sample(5000, np.random.default_rng(0))
-    assert np.array_equal(model.source.observations(samples.keys)[:, 0], samples.rewards)
+    assert np.array_equal(model.player.observations(samples.keys)[:, 0], samples.rewards)
 
 
 def test_another_env_and_another_checkpoint_leave_nothing_of_the_last(tmp_path: Path) -> None:
@@ -187,7 +189,7 @@ def test_learning_from_a_table_by_id_with_an_exact_evaluation(capsys: pytest.Cap
     assert "table (" in capsys.readouterr().err
     model.learn(5000)
     table = model.get_env().unwrapped.table
-    found = evaluate_on_table(model, table, episodes=2000, rng=np.random.default_rng(0))
+    found = evaluate_on_table(SQIRL_SPEC.table_policy(model, table), table, episodes=2000, rng=np.random.default_rng(0))
     assert found.mean == pytest.approx(found.exact, abs=0.05)
     mean, _ = evaluate_policy(model, model.get_env(), n_eval_episodes=50, warn=False)
     assert mean == pytest.approx(found.exact, abs=0.25)
@@ -206,7 +208,10 @@ def test_gorp_learns_saves_and_loads(tmp_path: Path) -> None:
 def test_gorp_from_a_table_equals_gorp_as_written_in_what_it_finds() -> None:
     model = GORP(env="BRIDGE/MiniGrid-Empty-5x5-v0", k=1, m=200, seed=0).learn(10_000_000)
     table = model.get_env().unwrapped.table
-    assert evaluate_on_table(model, table, episodes=10, rng=np.random.default_rng(0)).exact == 1.0
+    assert (
+        evaluate_on_table(GORP_SPEC.table_policy(model, table), table, episodes=10, rng=np.random.default_rng(0)).exact
+        == 1.0
+    )
 
 
 def test_a_callback_stops_learning_at_the_last_step_of_an_iteration() -> None:

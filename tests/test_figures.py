@@ -1,4 +1,4 @@
-"""Figures and tables are functions of results; what they say is what the results say."""
+"""Figures and tables show the numbers of the results that they are made from."""
 
 from __future__ import annotations
 
@@ -8,15 +8,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sqirl.algorithms.registry import DQN, SQIRL
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archived_analyses
 from sqirl.analysis.result import Analysis
 from sqirl.cli.progress import duration
 from sqirl.errors import SqirlError
+from sqirl.experiments.theory import TheoryPoint
 from sqirl.mdp.build import BuildProgress
-from sqirl.report.bridge import as_printed, as_text, bridge_rows, markdown_page
-from sqirl.report.plots import plot_greedy_returns, plot_witness, save_figure
+from sqirl.report.analysis_figures import plot_greedy_returns, plot_witness
+from sqirl.report.curves import plot_curves, save_curves
+from sqirl.report.data import ReportData, report_data
+from sqirl.report.environments import as_printed, environment_rows
+from sqirl.report.environments_page import as_text, markdown_page
+from sqirl.report.figures import (
+    bounds_figure,
+    figure_2_min_k,
+    figure_3_sample_complexities,
+    theory_figure,
+    write_figures,
+)
+from sqirl.report.style import save_figure
+from sqirl.runs.store import shipped_records
 from strategies import random_tables
+
+FREEWAY = "BRIDGE/freeway_10_fs30-Sticky-v0"
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +84,83 @@ def test_an_analysis_reads_well_and_survives_json(failing: Analysis) -> None:
 
 
 def test_every_row_of_the_page_is_a_row_of_the_catalogue() -> None:
-    rows = bridge_rows()
+    rows = environment_rows()
     page = markdown_page(rows)
     assert page.count("| `BRIDGE/") >= 155 == len(rows)
     known = [row for row in rows if row.optimal is not None]
     assert f"{len(known)} of them are enumerated" in page
     assert as_text(rows[:3]).count("\n") == 5
     assert all(archived_analyses()[row.env_id].min_k == row.min_k for row in known)
+
+
+def test_rows_are_chosen_by_suite_and_by_text() -> None:
+    assert {row.suite for row in environment_rows("minigrid")} == {"minigrid"} and len(
+        environment_rows("minigrid")
+    ) == 33
+    assert [row.title for row in environment_rows(containing="FREEWAY_10_")] == ["freeway_10_fs30"]
+    with pytest.raises(SqirlError, match="unknown suite 'nes'; there are atari, procgen, minigrid"):
+        environment_rows("nes")
+
+
+@pytest.fixture(scope="module")
+def shipped() -> ReportData:
+    return report_data(shipped_records())
+
+
+def test_figure_2_has_a_bar_for_each_k_of_the_analyses(shipped: ReportData) -> None:
+    axes = figure_2_min_k(shipped).axes[0]
+    ks = [tick.get_text() for tick in axes.get_xticklabels()]
+    solved, unsolved = ([bar.get_height() for bar in bars] for bars in axes.containers)
+    analysed = [row for row in shipped.rows if row.analysis is not None]
+    assert sum(solved) + sum(unsolved) == len(analysed) == shipped.num_built
+    assert sum(solved) == sum(row.paper_solved["ppo"] is not None for row in analysed)
+    assert solved[0] + unsolved[0] == sum(row.approx_min_k == 1 for row in analysed) and ks[0] == "1"
+
+
+def test_figure_3_shows_what_both_algorithms_solve(shipped: ReportData) -> None:
+    paper, ours = figure_3_sample_complexities(shipped, SQIRL, DQN).axes[0].collections
+    assert len(paper.get_offsets()) == shipped.paper.pairs[1].both == 59
+    mine = shipped.our_complexities
+    expected = [(mine["dqn"].get(env), steps) for env, steps in mine["sqirl"].items()]
+    assert sorted(map(tuple, ours.get_offsets().tolist())) == sorted((x, y) for x, y in expected if x and y)
+
+
+def test_the_theory_figure_prefers_our_results(shipped: ReportData) -> None:
+    left, right = theory_figure(shipped).axes
+    shown = {tuple(at) for dots in left.collections for at in dots.get_offsets().tolist()}
+    row = next(row for row in shipped.rows if "breakout_20_" in row.env_id)
+    assert (row.effective_horizon, 120_000) in shown and (row.effective_horizon, 400_000) not in shown
+    points = shipped.steps_of_sqirl_against(lambda row: row.bound)
+    assert sum(len(dots.get_offsets()) for dots in right.collections) == len(points) == len({p.env_id for p in points})
+
+
+def test_the_bounds_figure_shows_every_point() -> None:
+    points = [
+        TheoryPoint("a", "gorp", 10, 1e4),
+        TheoryPoint("a", "sqirl", 100, 1e6),
+        TheoryPoint("b", "sqirl", 50, 1e5),
+    ]
+    gorp, sqirl = bounds_figure(points).axes[0].collections
+    assert gorp.get_offsets().tolist() == [[1e4, 10]] and sqirl.get_offsets().tolist() == [[1e6, 100], [1e5, 50]]
+
+
+def test_all_figures_are_written(tmp_path: Path) -> None:
+    records = [record for record in shipped_records() if record.config.env_id in ("PongNoFrameskip-v4", FREEWAY)]
+    written = write_figures(report_data(records), tmp_path)
+    names = ["sqirl-ppo", "sqirl-dqn", "min-k", "theory", "curve-freeway_10_fs30-Sticky-v0", "curve-PongNoFrameskip-v4"]
+    assert sorted(path.name for path in written) == sorted(name + end for name in names for end in (".pdf", ".svg"))
+    assert all(path.stat().st_size > 1000 for path in written)
+
+
+def test_the_curves_of_single_runs(tmp_path: Path) -> None:
+    records = [r for r in shipped_records() if r.config.env_id == FREEWAY and r.config.algorithm == "sqirl"]
+    records = [r for r in records if r.config.setting == records[0].config.setting]
+    axes = plot_curves(records).axes[0]
+    shown = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [line.get_ydata().tolist() for line in shown] == [[point.mean for point in r.curve] for r in records]
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert sum("mean of 100 episodes" in text for text in labels) == 1 and "true return of the policy" in labels
+    assert save_curves(records, tmp_path).name == "sqirl-freeway_10_fs30-Sticky-v0.png"
 
 
 @pytest.mark.parametrize(("value", "shown"), [(1.005, "1.00"), (-0.0001, "-0.00"), (-0.0, "0.00"), (158.126, "158.13")])

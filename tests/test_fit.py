@@ -10,16 +10,16 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 import sqirl
 from sqirl.algorithms import oracles
-from sqirl.algorithms.fit import fit_gorp, fit_sqirl
-from sqirl.algorithms.worlds import EnvWorld, TableWorld
+from sqirl.algorithms.literal import fit_gorp, fit_sqirl
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archived_analyses
 from sqirl.analysis.bounds import Instance, gorp_bound
-from sqirl.envs.ids import parse_id
 from sqirl.errors import SqirlError
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.store import stored_mdp
 from sqirl.mdp.tabular import TabularMDP
+from sqirl.play.episodes import play_episodes
+from sqirl.play.players import as_player, state_observations
 
 #: The rows whose A^H̄, the part of the bound that the gap is in, is small; SMALL_LOSS is of the range of returns.
 SMALL_POWER, SMALL_LOSS, LARGE_GAP = 10**8.5, 0.02, 0.015
@@ -33,7 +33,7 @@ SOLVABLE = {
 @pytest.mark.parametrize("name", SOLVABLE)
 def test_sqirl_is_optimal_with_the_exact_min_k(name: str) -> None:
     """Near-optimal everywhere, and optimal where what must be told apart is not too close."""
-    mdp, a = stored_mdp(parse_id(name)), SOLVABLE[name]
+    mdp, a = stored_mdp(name), SOLVABLE[name]
     fitted = fit_sqirl(mdp, k=a.min_k, m=4000 if a.horizon > 50 else 16_000, seed=0)
     loss = (a.optimal_return - fitted.true_return(mdp)) / (a.return_range[1] - a.return_range[0])
     assert loss <= SMALL_LOSS
@@ -44,7 +44,7 @@ def test_sqirl_is_optimal_with_the_exact_min_k(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SOLVABLE if "Sticky" not in name])
 def test_gorp_is_optimal_on_deterministic_mdps(name: str) -> None:
-    mdp, a = stored_mdp(parse_id(name)), SOLVABLE[name]
+    mdp, a = stored_mdp(name), SOLVABLE[name]
     for m in (25, 100, 400, 1600):  # enough episodes are as few as will do: the bound is on them
         fitted = fit_gorp(mdp, k=a.min_k, m=m)
         if fitted.true_return(mdp) >= a.optimal_return - 1e-9:
@@ -68,9 +68,8 @@ def test_a_smaller_k_fails_where_the_witness_says() -> None:
     assert a.min_k == 2 and a.witness is not None and a.witness.t == 0 and a.witness.state == 0
     shallow, deep = (fit_sqirl(mdp, k=k, m=500) for k in (1, 2))
     assert shallow.true_return(mdp) == pytest.approx(0.6) and deep.true_return(mdp) == pytest.approx(1.0)
-    world = TableWorld(mdp)
-    start = world.observe(np.array([0]), np.array([-1]))
-    wrong = int(shallow.policy(0, start, np.random.default_rng(0))[0])
+    start = state_observations(mdp, np.array([0]), np.array([-1]))
+    wrong = int(shallow.policy(np.array([0]), start, np.random.default_rng(0))[0])
     assert wrong in a.witness.greedy_actions and wrong not in a.witness.optimal_actions
     assert fit_gorp(mdp, k=1, m=500).true_return(mdp) == pytest.approx(0.6)
     assert fit_gorp(mdp, k=2, m=500).true_return(mdp) == pytest.approx(1.0)
@@ -78,17 +77,17 @@ def test_a_smaller_k_fails_where_the_witness_says() -> None:
 
 def test_a_shipped_game_fails_with_a_smaller_k() -> None:
     """Qbert_10 is worth 345.3125 with k ≤ 3, and 350 with k = 4."""
-    mdp = stored_mdp(parse_id("BRIDGE/qbert_10_fs30-Sticky-v0"))
+    mdp = stored_mdp("BRIDGE/qbert_10_fs30-Sticky-v0")
     assert 330 < fit_sqirl(mdp, k=1, m=20_000).true_return(mdp) < 345.3126  # what greedy on Q^1 earns
 
 
 def test_gorp_fails_on_sticky_actions() -> None:
-    mdp = stored_mdp(parse_id("BRIDGE/MiniGrid-LavaGapS5-Sticky-v0"))
+    mdp = stored_mdp("BRIDGE/MiniGrid-LavaGapS5-Sticky-v0")
     assert fit_gorp(mdp, k=1, m=3000).true_return(mdp) < 0.9
 
 
 def test_the_same_seed_gives_the_same_policy() -> None:
-    mdp = stored_mdp(parse_id("BRIDGE/breakout_10_fs30-Sticky-v0"))
+    mdp = stored_mdp("BRIDGE/breakout_10_fs30-Sticky-v0")
     first, second, other = (fit_sqirl(mdp, k=1, m=30, seed=seed).true_return(mdp) for seed in (5, 5, 6))
     assert first == second != other
 
@@ -123,8 +122,9 @@ ORACLES = {
 def test_every_oracle_learns_on_a_gymnasium_env(name: str) -> None:
     env = Corridor()
     fitted = fit_sqirl(env, k=2, m=150, regress=ORACLES[name], horizon=6, seed=1)
-    world, rng = EnvWorld(env, 6), np.random.default_rng(0)
-    assert world.collect(fitted.policy, 20, rng).rewards.sum(axis=0).mean() == 1.0
+    player, rng = as_player(env, episodes=20, horizon=6), np.random.default_rng(0)
+    played = play_episodes(player, lambda t, keys, episode: fitted.policy(t, player.observations(keys), rng), 20, rng)
+    assert len(played.returns()) == 20 and played.returns().mean() == 1.0
 
 
 def test_gorp_on_a_gymnasium_env() -> None:

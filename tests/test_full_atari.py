@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch as th
 
-from sqirl.algorithms.full_atari import AtariGames, full_atari_env
-from sqirl.algorithms.gorp import GORP
+from sqirl.algorithms.gorp.algorithm import GORP
 from sqirl.errors import SqirlError, UnknownEnv
-from sqirl.experiments.plan import planned_run
-from sqirl.experiments.run import Run
-from sqirl.results.records import RecordStore
+from sqirl.experiments.protocol import planned_run
+from sqirl.play.full_atari import AtariGames, full_atari_env
+from sqirl.runs.run import Run
+from sqirl.runs.store import RecordStore
 
 
 def test_a_game_is_the_emulators() -> None:

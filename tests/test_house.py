@@ -6,21 +6,25 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "sqirl"
-#: The rooms from the ground up; a room imports from itself and from those before it. `analysis` and `algorithms` are neighbours.
+#: The rooms from the bottom up; a room imports from itself and from rooms with a smaller number.
 FLOORS = {
     "errors": 0,
     "data": 0,
-    "envs": 1,
-    "mdp": 2,
-    "analysis": 3,
-    "algorithms": 3,
-    "results": 4,
-    "experiments": 5,
-    "report": 6,
-    "cli": 7,
-    "__main__": 8,
+    "runtime": 1,
+    "envs": 2,
+    "mdp": 3,
+    "play": 4,
+    "analysis": 5,
+    "evaluation": 5,
+    "algorithms": 6,
+    "runs": 7,
+    "results": 8,
+    "experiments": 9,
+    "report": 10,
+    "cli": 11,
+    "__main__": 12,
 }
-NO_TORCH = ("envs", "mdp", "analysis")
+NO_TORCH = ("runtime", "envs", "mdp", "analysis")
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 
 

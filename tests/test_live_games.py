@@ -11,9 +11,9 @@ import sqirl
 from sqirl.analysis.analyze import analyze
 from sqirl.envs.atari import AtariGame, grey_84
 from sqirl.envs.catalogue import catalogue
-from sqirl.envs.checking import check_env as check_restorable
+from sqirl.envs.check import check_env as check_restorable
+from sqirl.envs.description import describe
 from sqirl.envs.procgen import BATCH, ProcgenGame, library_hash
-from sqirl.envs.resolve import resolve
 from sqirl.errors import UnknownEnv
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.expand import expand, pack, step_each
@@ -160,7 +160,7 @@ def test_anchors(name: str) -> None:
 
 def live_and_table_agree(name: str, mdp) -> None:
     """Random episodes in the live game and in the merged table: rewards, ends, and states that look the same look the same."""
-    game, rng = resolve(name).make_game(), np.random.default_rng(0)
+    game, rng = describe(name).make_game(), np.random.default_rng(0)
     looks: dict[int, bytes] = {}
     for _ in range(12 if isinstance(game, AtariGame) else 60):
         game.reset()

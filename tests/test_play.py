@@ -8,12 +8,12 @@ import pytest
 from stable_baselines3.common.vec_env import VecTransposeImage
 
 import sqirl
-from sqirl.algorithms.table_vec_env import TableVecEnv
 from sqirl.envs.ids import parse_id
-from sqirl.errors import InvalidMDP, UnknownEnv
 from sqirl.mdp.build import build_mdp
-from sqirl.mdp.play import Lanes, SeenLanes, TableEnv, TableGame, TableVectorEnv, load_table, make_table
-from sqirl.mdp.tabular import TabularMDP
+from sqirl.play.lanes import Lanes
+from sqirl.play.table import load_table, make_table
+from sqirl.play.vec_env import TableVecEnv
+from table_envs import TableEnv
 
 #: id -> steps to compare (Atari's emulator is slow)
 REPLAYS = {
@@ -48,7 +48,7 @@ def test_lanes_see_what_single_envs_see(name: str) -> None:
     """Replay what each lane executed in an env of its own without stickiness: the same rewards, ends and observations."""
     table = load_table(name)
     free = make_table(table.mdp.sticky(0.0), table.view)
-    lanes, rng = SeenLanes(table, 5, np.random.default_rng(3)), np.random.default_rng(4)
+    lanes, rng = Lanes(table, 5, np.random.default_rng(3)), np.random.default_rng(4)
     envs = [TableEnv(free) for _ in range(5)]
     expected = [env.reset(seed=0)[0] for env in envs]
     for _ in range(300):
@@ -76,28 +76,29 @@ def test_random_outcomes_come_with_their_probabilities() -> None:
     lanes.step(np.full(100_000, 2))  # right, from the corner: right, down or up (which stays), a third each
     values, counts = np.unique(lanes.states, return_counts=True)
     assert values.tolist() == [0, 1, 4] and np.allclose(counts / 100_000, 1 / 3, atol=0.01)
-    with pytest.raises(InvalidMDP, match="random outcomes"):
-        TableGame(make_fake_table(mdp))
 
 
-def make_fake_table(mdp: TabularMDP):
-    from sqirl.mdp.play import Table
-
-    view = load_table("BRIDGE/MiniGrid-Empty-5x5-v0").view
-    return Table(mdp, view, np.zeros((1, *view.frame_shape), np.uint8))
-
-
-def test_the_gymnasium_vector_env_restarts_in_the_same_step() -> None:
-    env = TableVectorEnv("BRIDGE/freeway_10_fs30-Sticky-v0", 3)
-    first, _ = env.reset(seed=1)
+def test_a_vec_env_restarts_in_the_same_step() -> None:
+    env = TableVecEnv(load_table("BRIDGE/freeway_10_fs30-Sticky-v0"), 3, seed=1)
+    first = env.reset()
     for _ in range(10):
-        observations, _, ends, truncated, info = env.step(np.zeros(3, int))
-    assert ends.all() and not truncated.any() and np.array_equal(observations, first) and "executed_action" in info
-    assert env.observation_space.contains(observations)
-    again, _ = TableVectorEnv("BRIDGE/freeway_10_fs30-Sticky-v0", 3).reset(seed=1)
-    assert np.array_equal(first, again)
-    with pytest.raises(UnknownEnv, match="sqirl build"):
-        TableVectorEnv("BRIDGE/alien_10_fs30-v0", 2)
+        observations, _, ends, infos = env.step(np.zeros(3, int))
+    assert ends.all() and not any(info["TimeLimit.truncated"] for info in infos) and np.array_equal(observations, first)
+    assert all(env.observation_space.contains(observation) for observation in observations)
+    assert np.array_equal(first, TableVecEnv(load_table("BRIDGE/freeway_10_fs30-Sticky-v0"), 3, seed=1).reset())
+
+
+def test_the_keys_of_a_table_shift_and_keep_the_time() -> None:
+    atari, grid = load_table("BRIDGE/freeway_10_fs30-Sticky-v0"), load_table("BRIDGE/MiniGrid-Empty-5x5-v0")
+    keys = atari.first_keys(np.array([0]))
+    shown = atari.mdp.screen_mapping
+    assert keys.tolist() == [[atari.blank] * 3 + [shown[0], 0]]
+    after = atari.next_keys(keys, np.array([5]), 1)
+    assert (
+        after.tolist() == [[atari.blank] * 2 + [shown[0], shown[5], 0]] and keys[0, -2] == shown[0]
+    )  # the old keys stay
+    assert atari.next_keys(after, np.array([-1]), 2)[0, -2] == atari.blank  # the end of the game shows nothing
+    assert grid.next_keys(grid.first_keys(np.array([0])), np.array([1]), 7)[0, -1] == 7  # MiniGrid observes the time
 
 
 def test_the_sb3_vec_env_reports_episodes_in_game_units() -> None:

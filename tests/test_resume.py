@@ -20,10 +20,11 @@ import numpy as np
 import pytest
 
 from sqirl.errors import WorkFailed
-from sqirl.mdp import hands, workers
+from sqirl.mdp import frontier
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.expand import Block, expand
 from sqirl.mdp.journal import Appender, Journal, Rows
+from sqirl.runtime import workers as worker_pool
 
 GAME = "BRIDGE/MiniGrid-DoorKey-8x8-v0"
 
@@ -41,8 +42,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @pytest.fixture
 def pool_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use processes however little there is to do."""
-    monkeypatch.setattr(workers, "POOL_WORTHWHILE_SECONDS", 0.0)
-    monkeypatch.setattr(workers, "BLOCK_SECONDS", 0.02)
+    monkeypatch.setattr(frontier, "POOL_WORTHWHILE_SECONDS", 0.0)
+    monkeypatch.setattr(frontier, "BLOCK_SECONDS", 0.02)
 
 
 def test_killed_at_random_moments_and_resumed(tmp_path: Path, expected: bytes) -> None:
@@ -102,7 +103,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path, expected: bytes, pool_at
 def test_workers_that_keep_dying_end_the_build_with_a_word(
     tmp_path: Path, pool_at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "expand_named", die)
+    monkeypatch.setattr(frontier, "expand_named", die)
     with pytest.raises(WorkFailed, match="died 6 times in a row; what is built so far is kept"):
         build_mdp(GAME, jobs=2, folder=tmp_path / "build")
 
@@ -142,7 +143,7 @@ def test_a_dask_worker_that_dies_is_replaced(
     deaths = tmp_path / "deaths"
     deaths.mkdir()
     monkeypatch.setenv("SQIRL_TEST_DEATHS", str(deaths))
-    monkeypatch.setattr(workers, "expand_named", expand_or_die)
+    monkeypatch.setattr(frontier, "expand_named", expand_or_die)
     with dask_cluster(tmp_path, allowed_failures) as cluster:
         mdp = build_mdp(GAME, cluster=cluster.scheduler_address)
     assert len(list(deaths.iterdir())) == 2 and saved_bytes(mdp, tmp_path / "m.npz") == expected
@@ -155,7 +156,7 @@ def expand_or_die(name: str, packed_states: list[bytes]) -> Block:
     if len(_blocks) == 5 and len(list(deaths.iterdir())) < 2:
         (deaths / str(os.getpid())).touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return workers.expand_named(name, packed_states)
+    return frontier.expand_named(name, packed_states)
 
 
 _blocks: list[str] = []  # of this process
@@ -163,7 +164,7 @@ _blocks: list[str] = []  # of this process
 
 def test_no_cluster_at_the_address(pool_at_once: None) -> None:
     with pytest.raises(Exception, match=r"no dask scheduler answers at 'tcp://127\.0\.0\.1:1'"):
-        hands.connect("tcp://127.0.0.1:1")
+        worker_pool.connect("tcp://127.0.0.1:1")
 
 
 def test_a_full_disk_stops_the_build_and_leaves_the_journal_whole(

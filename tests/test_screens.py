@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sqirl.envs.description import describe
 from sqirl.envs.ids import parse_id
-from sqirl.envs.registration import view_of
-from sqirl.envs.resolve import resolve
 from sqirl.errors import InvalidMDP, WorkFailed
 from sqirl.mdp.screens import cached_frames_path, draw_screens, frames_of, with_screens
 from sqirl.mdp.store import stored_mdp
@@ -22,7 +21,7 @@ NAMES = ["BRIDGE/freeway_10_fs30-v0", "BRIDGE/maze_easy_l0_30_fs1-v0", "BRIDGE/M
 
 @pytest.mark.parametrize("name", NAMES)
 def test_frames_are_what_the_live_game_shows(name: str) -> None:
-    mdp, game, view = stored_mdp(parse_id(name)), resolve(name).make_game(), view_of(parse_id(name))
+    mdp, game, view = stored_mdp(parse_id(name)), describe(name).make_game(), describe(name).view()
     frames = frames_of(mdp, view)
     assert len(frames) == mdp.screen_mapping.max() + 1
     for state in np.random.default_rng(0).integers(mdp.num_states, size=12).tolist():
@@ -33,13 +32,13 @@ def test_frames_are_what_the_live_game_shows(name: str) -> None:
 def test_frames_are_drawn_once() -> None:
     env_id = parse_id("BRIDGE/maze_easy_l0_30_fs1-Sticky-v0")
     mdp, drawn = replace(stored_mdp(env_id), screens=None), []
-    first = frames_of(mdp, view_of(env_id), progress=lambda done, total: drawn.append((done, total)))
+    first = frames_of(mdp, describe(env_id).view(), progress=lambda done, total: drawn.append((done, total)))
     assert drawn[-1] == (len(first), len(first))
-    again = frames_of(mdp, view_of(env_id), progress=lambda done, total: pytest.fail("drawn twice"))
+    again = frames_of(mdp, describe(env_id).view(), progress=lambda done, total: pytest.fail("drawn twice"))
     assert np.array_equal(first, again)
     cached_frames_path(mdp).write_bytes(b"torn")
     with pytest.raises(WorkFailed, match="remove it"):
-        frames_of(mdp, view_of(env_id))
+        frames_of(mdp, describe(env_id).view())
 
 
 def test_an_mdp_without_a_mapping_says_so() -> None:
@@ -50,7 +49,7 @@ def test_an_mdp_without_a_mapping_says_so() -> None:
 
 def test_stored_screens_equal_drawn_ones() -> None:
     mdp = stored_mdp(parse_id("BRIDGE/MiniGrid-Empty-5x5-v0"))
-    drawn = draw_screens(replace(mdp, screens=None), resolve(mdp.name).make_game(), np.asarray)
+    drawn = draw_screens(replace(mdp, screens=None), describe(mdp.name).make_game(), np.asarray)
     assert np.array_equal(drawn, mdp.screens)
 
 

@@ -14,20 +14,20 @@ from sqirl.envs.ids import parse_id
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.store import open_mdp, shipped_folder
 from sqirl.mdp.tabular import TabularMDP
-from sqirl.report.bridge import bridge_rows
+from sqirl.report.environments import environment_rows
 
 FILES = sorted(shipped_folder().glob("*.npz"))
 SMALL = [path for path in FILES if path.stat().st_size < 20_000]
 
 
 def test_every_analysed_row_equals_the_papers_optimal_return_as_printed() -> None:
-    rows = [row for row in bridge_rows() if row.optimal is not None]
+    rows = [row for row in environment_rows() if row.optimal is not None]
     assert len(rows) >= 30
     assert [row.env_id for row in rows if not row.agrees] == []
 
 
 def test_every_minigrid_row_is_analysed() -> None:
-    assert [row.env_id for row in bridge_rows("minigrid") if row.optimal is None] == []
+    assert [row.env_id for row in environment_rows("minigrid") if row.optimal is None] == []
 
 
 def test_the_one_row_where_the_optimum_is_no_round_number() -> None:

@@ -16,18 +16,21 @@ from pathlib import Path
 
 import pytest
 
+from sqirl.algorithms.registry import DQN, SQIRL
+from sqirl.envs.description import describe
 from sqirl.errors import SqirlError
-from sqirl.experiments import run as run_module
-from sqirl.experiments.conduct import Conductor
-from sqirl.experiments.preview import learn_one_epoch
+from sqirl.experiments.scheduler import Scheduler
 from sqirl.experiments.search import promising_ks, search
 from sqirl.experiments.sweeps import Sweep, easy_envs, named_sweep, read_sweep
-from sqirl.experiments.work import job_of, perform_job
-from sqirl.results.known import KnownRuns
-from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord
+from sqirl.experiments.worker import perform_task, task_of
+from sqirl.results.known_runs import KnownRuns
+from sqirl.runs import run as run_module
+from sqirl.runs.config import RunConfig
+from sqirl.runs.record import Point, RunRecord
+from sqirl.runs.store import RecordStore
 
 EMPTY = "BRIDGE/MiniGrid-Empty-5x5-v0"
-SMALL = Sweep("small", (EMPTY,), ("gorp",), seeds=2, timesteps=60_000, ks=(1,), smallest_m=2)
+SMALL = Sweep("small", (EMPTY,), ("gorp",), seeds=2, timesteps=60_000, values={"k": (1,), "m": (2,)})
 TOML = """
 envs = ["BRIDGE/MiniGrid-Empty-5x5-Sticky-v0", "BRIDGE/MiniGrid-LavaGapS5-Sticky-v0"]
 algorithms = ["gorp"]
@@ -41,38 +44,43 @@ def solved_from(threshold: int, steps_per_m: int):
     """An imaginary algorithm that solves with every m from a threshold on, in steps proportional to m."""
 
     def answer(config: RunConfig) -> RunRecord:
-        solved = config.m >= threshold and config.m * steps_per_m <= config.timesteps
-        point = Point(config.m * steps_per_m, 1.0 if solved else 0.0)
+        m = config.chosen["m"]
+        solved = m >= threshold and m * steps_per_m <= config.timesteps
+        point = Point(m * steps_per_m, 1.0 if solved else 0.0)
         return RunRecord(config, (point,), optimal_return=1.0)
 
     return answer
 
 
-def conduct(dialogue, answer) -> tuple[object, list[RunConfig]]:
+def conduct(open_search, answer) -> tuple[object, list[RunConfig]]:
     asked: list[RunConfig] = []
-    wanted = next(dialogue)
+    wanted = next(open_search)
     while True:
         asked += wanted
         try:
-            wanted = dialogue.send([answer(config) for config in wanted])
+            wanted = open_search.send([answer(config) for config in wanted])
         except StopIteration as stop:
             return stop.value, asked
 
 
 def test_the_search_doubles_then_bisects_and_never_spends_on_losers() -> None:
-    sweep = replace(SMALL, ks=(1, 2), timesteps=5_000_000)
+    sweep = replace(SMALL, values={"k": (1, 2), "m": (2,)}, timesteps=5_000_000)
     finding, asked = conduct(search(sweep, EMPTY, "sqirl"), solved_from(50, 10_000))
     first, second = promising_ks(EMPTY, (1, 2))
-    tried = [config.m for config in asked if config.k == first and config.seed == 0]
-    assert tried[:6] == [2, 4, 8, 16, 32, 64] and 50 <= finding.best[0].m <= 64
-    assert finding.steps == finding.best[0].m * 10_000 and finding.num_runs == len(asked)
-    solved = next(place for place, config in enumerate(asked) if config.m >= 50) + 2  # both seeds
-    assert all(config.timesteps < finding.steps for config in asked[solved:] if config.k == second)
-    assert {config.m for config in asked[:solved] if config.k == second} == {2, 4, 8, 16, 32}  # no k waits for another
+    options = [config.chosen for config in asked]
+    tried = [config.chosen["m"] for config in asked if config.chosen["k"] == first and config.seed == 0]
+    best = finding.best[0].chosen["m"]
+    assert tried[:6] == [2, 4, 8, 16, 32, 64] and 50 <= best <= 64
+    assert finding.steps == best * 10_000 and finding.num_runs == len(asked)
+    solved = next(place for place, chosen in enumerate(options) if chosen["m"] >= 50) + 2  # both seeds
+    assert all(config.timesteps < finding.steps for config in asked[solved:] if config.chosen["k"] == second)
+    assert {chosen["m"] for chosen in options[:solved] if chosen["k"] == second} == {2, 4, 8, 16, 32}  # no k waits
 
 
 def test_nothing_is_better_than_the_first_evaluation() -> None:
-    finding, asked = conduct(search(replace(SMALL, ks=(1, 2, 3)), EMPTY, "sqirl"), solved_from(1, 10))
+    finding, asked = conduct(
+        search(replace(SMALL, values={"k": (1, 2, 3), "m": (2,)}), EMPTY, "sqirl"), solved_from(1, 10)
+    )
     assert finding.steps == 10_000 and len(asked) == 2  # both seeds of the first setting
 
 
@@ -82,7 +90,7 @@ def test_a_failed_run_ends_its_search() -> None:
 
 
 def test_records_answer_for_other_budgets() -> None:
-    config = RunConfig("sqirl", EMPTY, k=1, m=4, timesteps=50_000, eval_every=10_000)
+    config = RunConfig("sqirl", EMPTY, options={"k": 1, "m": 4}, timesteps=50_000, eval_every=10_000)
     curve = (Point(10_004, 0.2), Point(20_004, 0.4), Point(30_004, 0.6))
     known = KnownRuns([RunRecord(config, curve, steps=40_000)])  # over after 40,000 of 50,000 steps
     shorter, longer = known.answer(replace(config, timesteps=20_000)), known.answer(replace(config, timesteps=90_000))
@@ -90,7 +98,10 @@ def test_records_answer_for_other_budgets() -> None:
     assert longer.curve == curve and longer.steps == 40_000 and longer.config.timesteps == 90_000
     early = KnownRuns([RunRecord(config, (Point(3499, 1.0),), steps=3499, optimal_return=1.0)])
     assert early.answer(replace(config, timesteps=1000)).solved_at is None  # it was not over by then
-    assert known.answer(replace(config, m=5)) is None and known.answer(replace(config, seed=1)) is None
+    assert (
+        known.answer(replace(config, options={"k": 1, "m": 5})) is None
+        and known.answer(replace(config, seed=1)) is None
+    )
     known = KnownRuns([RunRecord(config, curve, steps=50_000), RunRecord(replace(config, algorithm="dqn"), curve)])
     assert known.answer(replace(config, timesteps=90_000)) is None  # it was cut short
     assert known.answer(replace(config, algorithm="dqn", timesteps=20_000)) is None
@@ -107,11 +118,14 @@ def test_records_tell_which_m_cannot_finish_an_iteration() -> None:
 
     def answer(config: RunConfig) -> RunRecord:
         return RunRecord(
-            config, (Point(1, 0.0),), steps=min(config.timesteps, config.m * 3 * 100 * 100), optimal_return=1.0
+            config,
+            (Point(1, 0.0),),
+            steps=min(config.timesteps, config.chosen["m"] * 3 * 100 * 100),
+            optimal_return=1.0,
         )
 
     _, asked = conduct(search(replace(SMALL, timesteps=600_000), EMPTY, "gorp"), answer)
-    largest = max(config.m for config in asked)
+    largest = max(config.chosen["m"] for config in asked)
     assert largest * 3 * 100 / 2 < 600_000 <= 2 * largest * 3 * 100 / 2
 
 
@@ -128,7 +142,7 @@ def curves(folder: Path) -> dict[str, object]:
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     folder = tmp_path_factory.mktemp("expected")
     (folder / "s.toml").write_text(TOML)
-    Conductor(read_sweep(folder / "s.toml"), folder / "runs", jobs=2).run()
+    Scheduler(read_sweep(folder / "s.toml"), folder / "runs", jobs=2).run()
     found = curves(folder / "runs")
     assert len(found) > 6 and {path.suffix for path in (folder / "runs").iterdir()} == {".json"}
     return found
@@ -164,7 +178,7 @@ def test_a_run_is_done_once_however_many_ask(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(run_module.Run, "perform", lambda self: (done.append(1), time.sleep(0.3), perform(self))[2])
     answers: list[dict] = []
     threads = [
-        threading.Thread(target=lambda: answers.append(perform_job(job_of(config), str(tmp_path)))) for _ in range(3)
+        threading.Thread(target=lambda: answers.append(perform_task(task_of(config), str(tmp_path)))) for _ in range(3)
     ]
     for thread in threads:
         thread.start()
@@ -175,13 +189,13 @@ def test_a_run_is_done_once_however_many_ask(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_failed_run_is_a_record_and_the_sweep_goes_on(tmp_path: Path) -> None:
-    config = RunConfig("gorp", EMPTY, k=12, m=1)  # 3^12 sequences are fine, but 6^12 are not
-    record = perform_job(job_of(replace(config, env_id="BRIDGE/MiniGrid-LavaGapS5-v0")), str(tmp_path))
+    config = RunConfig("gorp", EMPTY, options={"k": 12, "m": 1})  # 3^12 sequences are fine, but 6^12 are not
+    record = perform_task(task_of(replace(config, env_id="BRIDGE/MiniGrid-LavaGapS5-v0")), str(tmp_path))
     assert "6^12" in record["error"] and RecordStore(tmp_path).all()[0].error == record["error"]
 
 
 def test_a_sweep_with_failed_runs_says_so_and_fails(sqirl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Conductor, "_start", start_here)
+    monkeypatch.setattr(Scheduler, "_start", start_here)
     monkeypatch.setattr(run_module.Run, "perform", lambda self: 1 / 0)
     (tmp_path / "s.toml").write_text(f'envs = ["{EMPTY}"]\nalgorithms = ["gorp"]\nseeds = 1\nks = [1]\n')
     code, out, err = sqirl("sweep", "s.toml", "--no-preview", "-o", "runs")
@@ -189,10 +203,10 @@ def test_a_sweep_with_failed_runs_says_so_and_fails(sqirl, tmp_path: Path, monke
     assert f"gorp on {EMPTY}: ZeroDivisionError: division by zero; the same command tries them again" in err
 
 
-def start_here(self: Conductor, config: RunConfig) -> Future[dict]:
+def start_here(self: Scheduler, config: RunConfig) -> Future[dict]:
     """In this process, where monkeypatches are."""
     done: Future[dict] = Future()
-    done.set_result(perform_job(job_of(config), str(self.store.folder)))
+    done.set_result(perform_task(task_of(config), str(self.store.folder)))
     return done
 
 
@@ -202,7 +216,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(RecordStore, "put", full)
     with pytest.raises(OSError, match="No space left"):
-        perform_job(job_of(next(search(SMALL, EMPTY, "gorp"))[0]), str(tmp_path))
+        perform_task(task_of(next(search(SMALL, EMPTY, "gorp"))[0]), str(tmp_path))
     assert not list(tmp_path.glob("*.json"))
 
 
@@ -222,45 +236,45 @@ def test_a_really_full_disk_stops_the_sweep_with_a_line(
 
 def test_searches_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = replace(SMALL, envs=(EMPTY, "BRIDGE/MiniGrid-LavaGapS5-v0"), seeds=3)
-    conductor, asked = Conductor(sweep, tmp_path), []
+    scheduler, asked = Scheduler(sweep, tmp_path), []
 
-    def start(self: Conductor, config: RunConfig) -> Future[dict]:
+    def start(self: Scheduler, config: RunConfig) -> Future[dict]:
         asked.append(config.env_id)
         done: Future[dict] = Future()
         done.set_result(RunRecord(config, (Point(1, 0.0),), steps=1, optimal_return=1.0).to_dict())
         return done
 
-    monkeypatch.setattr(Conductor, "_start", start)
-    conductor.run()
+    monkeypatch.setattr(Scheduler, "_start", start)
+    scheduler.run()
     longest = min(asked.count(env) for env in set(asked))  # as long as both have runs to do
     assert all(asked[i] != asked[i + 1] for i in range(0, 2 * longest - 2, 2))
 
 
 def test_records_of_workers_with_disks_of_their_own_come_home(tmp_path: Path) -> None:
     config = next(search(SMALL, EMPTY, "gorp"))[0]
-    conductor = Conductor(SMALL, tmp_path / "here")
-    dialogue = conductor.dialogues[0]
-    dialogue.wanted = [config, replace(config, seed=99)]  # the second keeps the search waiting
+    scheduler = Scheduler(SMALL, tmp_path / "here")
+    waiting = scheduler.searches[0]
+    waiting.wanted = [config, replace(config, seed=99)]  # the second keeps the search waiting
     done: Future[dict] = Future()
-    done.set_result(perform_job(job_of(config), str(tmp_path / "there")))
-    conductor._running = {done: (dialogue, config)}
-    conductor._collect()
+    done.set_result(perform_task(task_of(config), str(tmp_path / "there")))
+    scheduler._running = {done: (waiting, config)}
+    scheduler._collect()
     assert curves(tmp_path / "here") == curves(tmp_path / "there")
 
 
 def test_a_worker_killed_in_mid_run_is_replaced(tmp_path: Path, expected: dict[str, object]) -> None:
     (tmp_path / "s.toml").write_text(TOML)
-    conductor = Conductor(read_sweep(tmp_path / "s.toml"), tmp_path / "runs", jobs=2)
+    scheduler = Scheduler(read_sweep(tmp_path / "s.toml"), tmp_path / "runs", jobs=2)
     killed: list[int] = []
 
     def kill_one(_: object) -> None:
-        processes = list((conductor.hands._pool._processes or {}).values()) if conductor.hands._pool else []
-        if processes and not killed and conductor._done > 2:
+        processes = list((scheduler.pool._pool._processes or {}).values()) if scheduler.pool._pool else []
+        if processes and not killed and scheduler._done > 2:
             killed.append(processes[0].pid)
             os.kill(processes[0].pid, signal.SIGKILL)
 
-    conductor.progress = kill_one
-    conductor.run()
+    scheduler.progress = kill_one
+    scheduler.run()
     assert killed and curves(tmp_path / "runs") == expected
 
 
@@ -270,12 +284,12 @@ def test_a_dask_cluster_makes_the_same_records(tmp_path: Path, expected: dict[st
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=str(tmp_path / "dask")
     ) as cluster:
-        Conductor(read_sweep(tmp_path / "s.toml"), tmp_path / "runs", cluster=cluster.scheduler_address).run()
+        Scheduler(read_sweep(tmp_path / "s.toml"), tmp_path / "runs", cluster=cluster.scheduler_address).run()
     assert curves(tmp_path / "runs") == expected
 
 
 def test_shipped_runs_count_as_done(sqirl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Conductor, "_start", lambda self, config: pytest.fail(f"{config} was run"))
+    monkeypatch.setattr(Scheduler, "_start", lambda self, config: pytest.fail(f"{config} was run"))
     code, out, _ = sqirl("sweep", "easy", "--no-preview", "--shipped", "--algorithm", "ppo", "-o", str(tmp_path / "r"))
     assert code == 0 and out.count("steps with rollout=") >= 11 and out.count("\n") == 12
 
@@ -283,7 +297,7 @@ def test_shipped_runs_count_as_done(sqirl, tmp_path: Path, monkeypatch: pytest.M
 def test_named_sweeps() -> None:
     assert len(named_sweep("bridge").envs) == 155 and len(named_sweep("atari-long").envs) == 6
     assert len(easy_envs()) >= 12 and "BRIDGE/freeway_10_fs30-Sticky-v0" in easy_envs()
-    assert named_sweep("easy").seeds_of("sqirl") == range(5) and named_sweep("easy").seeds_of("dqn") == range(1)
+    assert named_sweep("easy").seeds_of(SQIRL) == range(5) and named_sweep("easy").seeds_of(DQN) == range(1)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +329,7 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, words: str) -> None
 
 def test_the_commands(sqirl, tmp_path: Path) -> None:
     code, _, err = sqirl("tune", "FrozenLake-v1", "--timesteps", "1000", "-j", "1", "-o", str(tmp_path / "u"))
-    assert code == 2 and "nobody knows the optimal return of FrozenLake-v1" in err
+    assert code == 2 and "the optimal return of FrozenLake-v1 is not known" in err
     code, _, err = sqirl("tune", EMPTY, "-o", __file__)
     assert code == 2 and "cannot hold records: File exists; choose another folder with --out" in err
     code, _, err = sqirl("sweep", "huge")
@@ -331,15 +345,24 @@ def test_the_commands(sqirl, tmp_path: Path) -> None:
 
 def test_the_preview_counts_epochs_that_it_did_not_wait_for() -> None:
     class Model:
-        n_epochs, trained = 10, 0
-
-        def train(self, samples: int) -> None:
-            self.trained += self.n_epochs
-            time.sleep(0.01 * self.n_epochs)
+        n_epochs, trained, training_seconds = 10, 0, 0.0
 
         def learn(self, timesteps: int) -> None:
             for _ in range(3):
-                self.train(timesteps)
+                self.trained += self.n_epochs
+                self.training_seconds += 0.01 * self.n_epochs
 
     model = Model()
-    assert learn_one_epoch(model, 100) >= 9 * 3 * 0.01 and model.trained == 3
+    left_out = SQIRL.calibrate(model, describe("PongNoFrameskip-v4"), 100)
+    assert left_out == pytest.approx(9 * 3 * 0.01) and model.trained == 3
+    whole = Model()
+    assert SQIRL.calibrate(whole, describe(EMPTY), 100) == 0.0 and whole.trained == 30  # a table is fast enough
+
+
+def test_a_sweep_in_a_file_may_set_every_option(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        f'envs = ["{EMPTY}"]\nsmallest_m = 3\nks = [2]\nrollouts = [64]\nepsilon_steps = [700]\nname = "all"\n'
+    )
+    sweep = read_sweep(tmp_path / "s.toml")
+    assert sweep.name == "all" and sweep.values == {"m": (3,), "k": (2,), "rollout": (64,), "epsilon_steps": (700,)}
+    assert sweep.values_of(SQIRL) == {"k": (2,), "m": (3,)} and sweep.values_of(DQN) == {"epsilon_steps": (700,)}

@@ -17,18 +17,24 @@ import torch as th
 from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sqirl.algorithms.full_atari import full_atari_env
-from sqirl.algorithms.making import training_env
+from sqirl.algorithms.dqn.replay import TableReplayBuffer
 from sqirl.algorithms.networks import MiniGridCNN
-from sqirl.algorithms.presets import BRIDGE_SETTINGS, FULL_ATARI, make_model
-from sqirl.algorithms.table_replay import TableReplayBuffer
+from sqirl.algorithms.registry import algorithm as registered
+from sqirl.algorithms.spec import AlgorithmSpec
+from sqirl.cli.options import parse_seeds, parse_steps
+from sqirl.envs.description import describe
+from sqirl.envs.suites import ATARI, MINIGRID, PROCGEN
 from sqirl.errors import SqirlError
-from sqirl.experiments import memory
-from sqirl.experiments import run as run_module
-from sqirl.experiments.plan import parse_seeds, parse_steps, planned_run
-from sqirl.experiments.run import Run, perform
-from sqirl.experiments.target import target_of
-from sqirl.results.records import Point, RecordStore, RunConfig, RunRecord, read_record
+from sqirl.experiments.protocol import planned_run
+from sqirl.play.full_atari import full_atari_env
+from sqirl.play.training_env import training_env
+from sqirl.runs import memory
+from sqirl.runs import run as run_module
+from sqirl.runs.config import RunConfig
+from sqirl.runs.record import Point, RunRecord
+from sqirl.runs.run import Run, perform
+from sqirl.runs.store import RecordStore, read_record
+from sqirl.runs.target import target_of
 
 th.set_num_threads(1)
 EMPTY = "BRIDGE/MiniGrid-Empty-5x5-Sticky-v0"
@@ -72,8 +78,8 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
     assert store.get(config) is None and run.checkpoint_path.is_file() and 0 < saved[-1] < whole.steps
     loaded, load = [], run_module.checkpoint.load
 
-    def load_and_note(path: Path, model: BaseAlgorithm) -> object:
-        found = load(path, model)
+    def load_and_note(path: Path, spec: AlgorithmSpec, model: BaseAlgorithm) -> object:
+        found = load(path, spec, model)
         loaded.append(model.num_timesteps)
         return found
 
@@ -116,7 +122,7 @@ def test_records_are_named_by_their_content(tmp_path: Path) -> None:
 
 def test_the_complexity_counts_evaluations_for_when_they_were_due() -> None:
     def complexity(*points: tuple[int, float]) -> int | None:
-        config = RunConfig("sqirl", EMPTY, k=1, m=64, eval_every=10_000)
+        config = RunConfig("sqirl", EMPTY, options={"k": 1, "m": 64}, eval_every=10_000)
         return RunRecord(config, tuple(Point(*point) for point in points), optimal_return=1.0).complexity
 
     assert complexity((10_048, 0.0), (20_016, 1.0)) == 20_000  # due at 20,000, and came with the next step of all lanes
@@ -143,10 +149,10 @@ def test_targets_come_from_the_analysis_or_from_the_paper() -> None:
 
 def test_the_papers_presets() -> None:
     qbert = "QbertNoFrameskip-v4"
-    assert planned_run("sqirl", qbert, seed=0).m == 20 and planned_run("gorp", qbert, seed=0).m == 10
-    breakout = planned_run("gorp", "BreakoutNoFrameskip-v4", seed=0)
-    assert (breakout.k, breakout.m, breakout.timesteps, breakout.eval_every) == (3, 1, 10_000_000, 100_000)
-    assert planned_run("dqn", EMPTY, seed=0).epsilon_steps == 500_000
+    assert planned_run("sqirl", qbert).chosen["m"] == 20 and planned_run("gorp", qbert).chosen["m"] == 10
+    breakout = planned_run("gorp", "BreakoutNoFrameskip-v4")
+    assert breakout.chosen == {"k": 3, "m": 1} and (breakout.timesteps, breakout.eval_every) == (10_000_000, 100_000)
+    assert planned_run("dqn", EMPTY).chosen == {"epsilon_steps": 500_000}
 
 
 #: The tables of the paper's appendix C, by the names that Stable-Baselines3 has for them.
@@ -163,11 +169,12 @@ APPENDIX = {
 
 @pytest.mark.parametrize("algorithm", APPENDIX)
 def test_the_hyperparameters_of_appendix_c(algorithm: str) -> None:
-    options = {"ppo": {"rollout": 1280}, "dqn": {"timesteps": 5_000_000, "epsilon_steps": 500_000}}
+    options = {"ppo": {"rollout": 1280}, "dqn": {"epsilon_steps": 500_000}}
     env = training_env(EMPTY, num_envs=8)
-    for suite, gamma in (("atari", 1.0), ("procgen", 1.0), ("minigrid", 0.99)):
-        setting = replace(BRIDGE_SETTINGS[suite], network="mlp")
-        model = make_model(algorithm, env, setting, options.get(algorithm, {"k": 2, "m": 5}), device="cpu")
+    for suite, gamma in ((ATARI, 1.0), (PROCGEN, 1.0), (MINIGRID, 0.99)):
+        description = replace(describe(EMPTY), suite=replace(suite, network="mlp"))
+        chosen = options.get(algorithm, {"k": 2, "m": 5})
+        model = registered(algorithm).make_model(env, description, chosen, timesteps=5_000_000, seed=0, device="cpu")
         found = {name: getattr(model, name) for name in APPENDIX[algorithm]}
         if algorithm == "ppo":
             found["clip_range"] = model.clip_range(1.0)
@@ -197,8 +204,9 @@ def test_a_run_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_full_length_game_trains(algorithm: str, tmp_path: Path) -> None:
     """A short while of Pong with each algorithm: the steps are counted, the policy moves, frames are kept once."""
     env = full_atari_env("PongNoFrameskip-v4", num_envs=1, seed=0)
-    options = {"sqirl": {"k": 1, "m": 1}, "gorp": {"k": 1, "m": 1}, "ppo": {"rollout": 128}, "dqn": {"timesteps": 500}}
-    model = make_model(algorithm, env, FULL_ATARI, options[algorithm], seed=0, device="cpu")
+    spec, pong = registered(algorithm), describe("PongNoFrameskip-v4")
+    options = {**spec.presets(pong), **({"k": 1, "m": 1} if "m" in spec.presets(pong) else {})}
+    model = spec.make_model(env, pong, options, timesteps=500, seed=0, device="cpu")
     if algorithm == "sqirl":
         model.n_epochs, model.buffer_size = 1, 3000
     before = {name: value.clone() for name, value in model.policy.state_dict().items() if isinstance(value, th.Tensor)}
@@ -210,7 +218,7 @@ def test_a_full_length_game_trains(algorithm: str, tmp_path: Path) -> None:
     else:
         assert any(not th.equal(after[name], value) for name, value in before.items() if name in after)
     if algorithm == "sqirl":
-        assert model.source.memory._frames.shape[1:] == (1, 84, 84) and model.source.stacked == 4
+        assert model.player.memory._frames.shape[1:] == (1, 84, 84) and model.player.stacked == 4
         assert model.observation_space.shape == (4, 84, 84) and model.iteration == 1
 
 
@@ -295,7 +303,7 @@ def test_a_record_that_is_none_is_named(tmp_path: Path, content: str) -> None:
 def test_a_checkpoint_that_is_none_is_named(tmp_path: Path, state: object) -> None:
     store, config = RecordStore(tmp_path), config_of("gorp")
     th.save(state, tmp_path / f"{config.digest}.checkpoint")
-    with pytest.raises(SqirlError, match="remove it to start the run anew"):
+    with pytest.raises(SqirlError, match="remove it to start the run again"):
         perform(config, store)
 
 

@@ -15,7 +15,7 @@ from envs_for_tests import Corridor
 from sqirl.analysis.analyze import analyze
 from sqirl.cli.main import run
 from sqirl.envs.adapters import fingerprint
-from sqirl.envs.checking import check_env
+from sqirl.envs.check import check_env
 from sqirl.errors import NotEnumerable, SqirlError, WorkFailed
 from sqirl.mdp.build import build_mdp
 

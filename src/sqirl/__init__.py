@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from sqirl.envs.registration import register_all
 
 if TYPE_CHECKING:
-    from sqirl.algorithms.fit import fit_gorp, fit_sqirl
-    from sqirl.algorithms.gorp import GORP
-    from sqirl.algorithms.sqirl import SQIRL
+    from sqirl.algorithms.gorp.algorithm import GORP
+    from sqirl.algorithms.literal import fit_gorp, fit_sqirl
+    from sqirl.algorithms.sqirl.algorithm import SQIRL
     from sqirl.analysis.analyze import analyze
     from sqirl.analysis.result import Analysis
     from sqirl.envs.registration import make_env
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from sqirl.mdp.tabular import TabularMDP
 
 _HOMES = {
-    "GORP": "sqirl.algorithms.gorp",
-    "SQIRL": "sqirl.algorithms.sqirl",
-    "fit_gorp": "sqirl.algorithms.fit",
-    "fit_sqirl": "sqirl.algorithms.fit",
+    "GORP": "sqirl.algorithms.gorp.algorithm",
+    "SQIRL": "sqirl.algorithms.sqirl.algorithm",
+    "fit_gorp": "sqirl.algorithms.literal",
+    "fit_sqirl": "sqirl.algorithms.literal",
     "Analysis": "sqirl.analysis.result",
     "TabularMDP": "sqirl.mdp.tabular",
     "analyze": "sqirl.analysis.analyze",

@@ -1,7 +1,7 @@
 """Networks: feature extractors as Stable-Baselines3 takes them, and a population of Q-networks as one module.
 
-A population holds P networks of one architecture, their weights stacked along a leading dimension. All functions of deep
-SQIRL (`core.py`) work on populations; one run is a population of one.
+A population holds P networks of one architecture, their weights stacked along a leading dimension. The gradient step of deep
+SQIRL (`sqirl/gradient_step.py`) works on populations; one run is a population of one.
 """
 
 from __future__ import annotations
@@ -82,6 +82,20 @@ class Residual(nn.Module):
     def forward(self, x: th.Tensor) -> th.Tensor:
         result: th.Tensor = x + self.block(x)
         return result
+
+
+def policy_arguments(network: str) -> dict[str, Any]:
+    """`policy` and `policy_kwargs` of a network's name, for Stable-Baselines3's algorithms and ours.
+
+    All networks for images are linear on their features. By default Stable-Baselines3 puts two layers of 64 on the features of
+    a network that is not its own, with tanh for PPO. The features of IMPALA are so large at first that most of these units
+    are saturated, and PPO then takes the same action in every state.
+    """
+    if network == "mlp":
+        return {"policy": "MlpPolicy"}
+    extractor = {"minigrid": MiniGridCNN, "impala": ImpalaCNN}.get(network)
+    kwargs = {} if extractor is None else {"policy_kwargs": {"features_extractor_class": extractor, "net_arch": []}}
+    return {"policy": "CnnPolicy", **kwargs}
 
 
 class QNetwork(nn.Module):

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from sqirl.analysis.result import Analysis
-    from sqirl.mdp.tabular import TabularMDP
 
 
 def command(
@@ -33,48 +29,21 @@ def command(
     picture: Annotated[Path | None, typer.Option(help="Draw the state where greedy on Q^k goes wrong (.png).")] = None,
 ) -> None:
     """Why and when RL works on an MDP: k-QVI-solvability, gaps, effective horizon, bounds, and a witness of failure."""
-    from sqirl.report.plots import check_figure_path
+    from sqirl.analysis.analyze_env import analyze_env, open_sticky
+    from sqirl.cli.progress import build_display
+    from sqirl.report.analysis_figures import plot_greedy_returns, save_witness
+    from sqirl.report.style import check_figure_path, save_figure
 
     for figure in (plot, picture):
         if figure is not None:
             check_figure_path(figure)
-    defaults = sticky is None and horizon is None and max_k == 5 and search_k is None and discount == 1.0
-    analysis = _archived(env) if defaults else None
-    mdp = None
-    if analysis is None:
-        from sqirl.analysis.analyze import analyze
-
-        mdp = _open(env, sticky, horizon, max_states)
-        analysis = analyze(mdp, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount)
+    with build_display(env) as progress:
+        analysis = analyze_env(
+            env, sticky=sticky, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount, max_states=max_states,
+            progress=progress,
+        )  # fmt: skip
     print(analysis.to_json() if as_json else analysis)
     if plot is not None:
-        from sqirl.report.plots import plot_greedy_returns, save_figure
-
         save_figure(plot_greedy_returns(analysis), plot)
     if picture is not None:
-        _draw_witness(mdp or _open(env, sticky, horizon, max_states), analysis, picture)
-
-
-def _archived(env: str) -> Analysis | None:
-    from sqirl.analysis.archive import archived_analyses
-
-    return archived_analyses().get(env)
-
-
-def _open(env: str, sticky: float | None, horizon: int | None, max_states: int) -> TabularMDP:
-    from sqirl.cli.progress import build_display
-    from sqirl.mdp.store import open_mdp
-
-    with build_display(env) as progress:
-        mdp = open_mdp(env, horizon=horizon, max_states=max_states, progress=progress)
-    return mdp if sticky is None else mdp.sticky(sticky)
-
-
-def _draw_witness(mdp: TabularMDP, analysis: Analysis, path: Path) -> None:
-    from sqirl.errors import SqirlError
-    from sqirl.mdp.trace import picture_after
-    from sqirl.report.plots import plot_witness, save_figure
-
-    if analysis.witness is None:
-        raise SqirlError(f"{analysis.env_id} is 1-QVI-solvable: there is no failure before min k to draw")
-    save_figure(plot_witness(analysis, picture_after(mdp, analysis.witness.path)), path)
+        save_witness(open_sticky(env, sticky=sticky, horizon=horizon, max_states=max_states), analysis, picture)

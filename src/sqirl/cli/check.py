@@ -19,7 +19,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Prove on random walks that an env can be saved, restored and enumerated, or name the first counter-example."""
-    from sqirl.envs.checking import check_env
+    from sqirl.envs.check import check_env
 
     with redirect_stdout(sys.stderr):  # what the env itself prints is no result
         report = check_env(env, steps=steps)

@@ -12,14 +12,14 @@ import typer
 from sqirl.cli import analyze, build, check, doctor, envs, report, screens, sweep, train
 from sqirl.errors import SqirlError
 
-#: Interrupting a command counts as a call that was not meant, like any other wrong call.
+#: The exit code of an interrupted command: that of a wrong call.
 INTERRUPTED = 2
 
 # What typer makes of Ctrl-C before we see it
 _TYPER_INTERRUPTED = 130
 
-# The base of typer's errors of usage: typer carries its own click, or not, depending on its version
-_USAGE_ERROR: Any = typer.BadParameter.__bases__[0].__bases__[0]
+# click's base class of errors. It is found through typer because some versions of typer bring their own copy of click
+_CLICK_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 app = typer.Typer(
     name="sqirl",
@@ -68,7 +68,7 @@ def run(arguments: list[str] | None = None) -> None:
         sys.exit(code)
     except SqirlError as error:
         _stop(str(error), error.exit_code)
-    except _USAGE_ERROR as error:
+    except _CLICK_ERROR as error:
         _stop(f"{error.format_message().rstrip('.')}; `sqirl --help` tells more", error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         _stop(

@@ -8,9 +8,9 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sqirl.experiments.conduct import SweepProgress
-    from sqirl.experiments.run import RunProgress
+    from sqirl.experiments.scheduler import SweepProgress
     from sqirl.mdp.build import BuildProgress
+    from sqirl.runs.run import RunProgress
 
 
 #: (share that is done, what to say) -> None
@@ -87,7 +87,7 @@ def sweep_display(name: str) -> Iterator[Callable[[SweepProgress], None]]:
             show(
                 progress.searches_done / max(1, progress.searches),
                 f"{progress.searches_done} of {progress.searches} searches  {progress.runs_done} runs "
-                f"({progress.runs_found} found{failed})  {progress.running} under way",
+                f"({progress.runs_found} found{failed})  {progress.running} running",
             )
 
         yield tell

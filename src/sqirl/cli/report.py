@@ -1,4 +1,4 @@
-"""`sqirl report`: one HTML page of everything that is known, and the same as figures and tables."""
+"""`sqirl report`: one HTML page of all results, and the same as figures and tables."""
 
 from __future__ import annotations
 
@@ -23,35 +23,12 @@ def command(
         Path | None, typer.Option(help="Also write the tables as CSV and LaTeX into this folder.")
     ] = None,
 ) -> None:
-    """The paper's tables and figures beside ours, in one file that opens from disk."""
-    from sqirl.errors import SqirlError
-    from sqirl.mdp.files import check_writable, write_atomically
-    from sqirl.mdp.store import user_folder
-    from sqirl.report.page import report_page
-    from sqirl.results.frame import shipped_records
-    from sqirl.results.records import RecordStore
+    """The paper's tables and figures with our results added, in one file that opens from disk."""
+    from sqirl.report.write import write_report
+    from sqirl.runs.store import gather_records
 
-    check_writable(out)
-    for folder in (figures, tables):
-        if folder is not None:
-            check_writable(folder / "page.svg")  # before anything is drawn
-    for folder in runs or ():
-        if not folder.is_dir():
-            raise SqirlError(f"no folder '{folder}' of records")
-    folders = runs or [user_folder() / "runs"]
-    records = {record.config: record for record in (shipped_records() if shipped else [])}
-    for folder in folders:
-        records |= {record.config: record for record in RecordStore(folder).all()}
-    found = list(records.values())
-    write_atomically(out, report_page(found, pictures=pictures).encode())
-    print(f"{out}: {out.stat().st_size / 1e6:.2f} MB, {len(found):,} runs")
-    if figures is not None:
-        from sqirl.report.figures import write_figures
-
-        for path in write_figures(found, figures):
-            print(path, file=sys.stderr)
-    if tables is not None:
-        from sqirl.report.tables import write_tables
-
-        for path in write_tables(found, tables):
-            print(path, file=sys.stderr)
+    records = gather_records(runs, shipped=shipped)
+    page, *others = write_report(out, records, pictures=pictures, figures=figures, tables=tables)
+    print(f"{page}: {page.stat().st_size / 1e6:.2f} MB, {len(records):,} runs")
+    for path in others:
+        print(path, file=sys.stderr)

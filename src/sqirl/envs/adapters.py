@@ -21,8 +21,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from sqirl.envs.env import GameEnv
 from sqirl.envs.game import Game
+from sqirl.envs.game_env import GameEnv
 from sqirl.errors import NotEnumerable, SqirlError, WorkFailed
 
 #: A user's env is enumerated from the state that reset(seed=SEED) gives.

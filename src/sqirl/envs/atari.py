@@ -12,14 +12,17 @@ from there, before it restores.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from functools import cache
 from hashlib import blake2b
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from sqirl.envs.game import Game
+from sqirl.envs.ids import is_full_atari_id
 from sqirl.envs.view import View, frames_as_channels
 from sqirl.errors import MissingExtra, UnknownEnv
 
@@ -33,6 +36,16 @@ _NOOP = 0
 
 # In a snapshot: the name of the CPU, 6 registers and 7 flags of 4 bytes each, its status
 _CPU, _CPU_STATUS, _CPU_STOPPED = b"M6502Low", 13 * 4, 1
+
+#: How many actions the minimal action set of a game has, so that a game need not be loaded to know it.
+MINIMAL_ACTIONS = {
+    "alien": 18, "amidar": 10, "assault": 7, "asterix": 9, "asteroids": 14, "atlantis": 4, "bank_heist": 18,
+    "battle_zone": 18, "beam_rider": 9, "bowling": 6, "breakout": 4, "centipede": 18, "chopper_command": 18,
+    "crazy_climber": 9, "demon_attack": 6, "enduro": 9, "fishing_derby": 18, "freeway": 3, "frostbite": 18, "gopher": 8,
+    "hero": 18, "ice_hockey": 18, "kangaroo": 18, "montezuma_revenge": 18, "ms_pacman": 9, "name_this_game": 6,
+    "phoenix": 8, "pong": 6, "private_eye": 18, "qbert": 6, "road_runner": 18, "seaquest": 18, "skiing": 3,
+    "space_invaders": 6, "tennis": 18, "time_pilot": 10, "tutankham": 8, "video_pinball": 9, "wizard_of_wor": 10,
+}  # fmt: skip
 
 _LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 
@@ -138,6 +151,21 @@ class AtariGame:
         return {"ale-py": version("ale-py"), "rom_sha256": sha256(rom).hexdigest(), **seeds}
 
 
+def num_actions_of_rom(rom: str) -> int:
+    """The size of the minimal action set of a game; a game that is not in our table is loaded and asked."""
+    return MINIMAL_ACTIONS.get(rom) or len(_make_ale(rom).getMinimalActionSet())
+
+
+def rom_of_full_game(name: str) -> str:
+    """The ROM of a whole game by its Gymnasium id; an unknown id is an error that names a near one."""
+    _import_ale()
+    if name in gym.registry and "game" in gym.spec(name).kwargs:
+        return str(gym.spec(name).kwargs["game"])
+    names = [known for known in gym.registry if is_full_atari_id(known)]
+    near = difflib.get_close_matches(name, names, n=1) or ["PongNoFrameskip-v4"]
+    raise UnknownEnv(f"no Atari game '{name}'; names are like {near[0]}")
+
+
 def grey_84(screen: np.ndarray) -> np.ndarray:
     """(210, 160, 3) RGB -> (84, 84) grey uint8, each pixel the mean of the area it covers."""
     grey = np.rint(screen @ _LUMINANCE)
@@ -172,11 +200,7 @@ def in_mid_frame(state: Any) -> bool:
 
 
 def _make_ale(rom: str) -> Any:
-    try:
-        import ale_py
-        from ale_py import roms
-    except ImportError as error:
-        raise MissingExtra("The Arcade Learning Environment", "atari") from error
+    ale_py, roms = _import_ale()
     path = roms.get_rom_path(rom)
     if path is None:
         raise UnknownEnv(f"ale-py has no ROM named '{rom}'; it has {', '.join(sorted(roms.get_all_rom_ids()))}")
@@ -187,3 +211,14 @@ def _make_ale(rom: str) -> Any:
     ale.setFloat("repeat_action_probability", 0.0)
     ale.loadROM(path)
     return ale
+
+
+def _import_ale() -> tuple[Any, Any]:
+    """(ale_py, its ROMs); importing it registers the ids of whole games with Gymnasium."""
+    try:
+        import ale_py
+        from ale_py import roms
+    except ImportError as error:
+        raise MissingExtra("The Arcade Learning Environment", "atari") from error
+    gym.register_envs(ale_py)
+    return ale_py, roms

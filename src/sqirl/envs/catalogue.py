@@ -13,8 +13,6 @@ from types import MappingProxyType
 from sqirl.envs.ids import EnvId, parse_id
 from sqirl.errors import UnknownEnv
 
-SUITES = ("atari", "procgen", "minigrid")
-
 
 @dataclass(frozen=True)
 class CatalogueRow:
@@ -53,20 +51,29 @@ def catalogue() -> tuple[CatalogueRow, ...]:
     )
 
 
+def find_row(env_id: EnvId) -> CatalogueRow | None:
+    """The row of an id, sticky or not; None if the paper does not have it."""
+    return _rows_by_id().get(env_id.deterministic())
+
+
+@cache
+def _rows_by_id() -> dict[EnvId, CatalogueRow]:
+    return {row.env_id.deterministic(): row for row in catalogue()}
+
+
 def lookup(env_id: str | EnvId) -> CatalogueRow:
     """The row of an id, sticky or not; an id that is not in the catalogue is an error that names near ones."""
-    parsed = parse_id(env_id) if isinstance(env_id, str) else env_id
-    for row in catalogue():
-        if row.env_id.deterministic() == parsed.deterministic():
-            return row
-    raise UnknownEnv(f"'{env_id}' is not one of the paper's 155 environments{near_matches(str(env_id))}")
+    row = find_row(parse_id(env_id) if isinstance(env_id, str) else env_id)
+    if row is None:
+        raise UnknownEnv(f"'{env_id}' is not one of the paper's 155 environments{near_matches(str(env_id))}")
+    return row
 
 
 #: Procgen's actions beyond these do nothing more in the games of the catalogue.
 DEFAULT_PROCGEN_ACTIONS = 9
 
 
-def num_actions_of(env_id: EnvId) -> int:
+def num_actions_of_procgen(env_id: EnvId) -> int:
     """How many of Procgen's actions a game uses: what the catalogue says of its rows, also at levels that are not in it."""
     known = {row.env_id.game: row.num_actions for row in catalogue() if row.env_id.suite == "procgen"}
     return known.get(env_id.game) or DEFAULT_PROCGEN_ACTIONS

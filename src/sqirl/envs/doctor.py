@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from sqirl.envs.catalogue import catalogue
+from sqirl.runtime.memory import available_memory
+from sqirl.runtime.workers import all_cores
 
 #: Below these a build of one of the larger games is likely to be stopped by the machine.
 COMFORTABLE_MEMORY, COMFORTABLE_DISK = 4 << 30, 5 << 30
@@ -75,14 +76,13 @@ def _tools() -> Iterator[Finding]:
 
 
 def _machine(folder: Path) -> Iterator[Finding]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Finding("cores", str(cores))
-    try:
-        memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    yield Finding("cores", str(all_cores()))
+    memory = available_memory()
+    if memory is None:
+        yield Finding("free memory", "unknown on this system")
+    else:
         short = "close other programs, or build with a lower --max-states" if memory < COMFORTABLE_MEMORY else None
         yield Finding("free memory", f"{memory / (1 << 30):.1f} GiB", short)
-    except (ValueError, OSError):
-        yield Finding("free memory", "unknown on this system")
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     free = shutil.disk_usage(existing).free
     full = f"set SQIRL_HOME to a larger disk than that of {existing}" if free < COMFORTABLE_DISK else None

@@ -63,9 +63,9 @@ class EnvId:
         return replace(self, sticky=False)
 
 
-def is_full_atari(env_id: str) -> bool:
-    """Is it a whole Atari game, as opposed to one of the paper's 155 short ones?"""
-    return env_id.endswith(FULL_ATARI_SUFFIX)
+def is_full_atari_id(text: str) -> bool:
+    """Does the text name a whole Atari game, as opposed to one of the paper's 155 short ones?"""
+    return text.endswith(FULL_ATARI_SUFFIX)
 
 
 def is_bridge_id(text: str) -> bool:

@@ -40,7 +40,7 @@ class MiniGridGame:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.num_actions = NAVIGATION_ACTIONS if name.startswith("Empty") else ALL_ACTIONS
+        self.num_actions = num_actions_of(name)
         self._env = _make_minigrid(name)
         # Building a partial view costs ten times a step and nobody reads it: screen() shows the whole grid
         self._env.gen_obs = lambda: {}
@@ -127,6 +127,11 @@ class MiniGridGame:
         from importlib.metadata import version
 
         return {"minigrid": version("minigrid"), "seed": SEED}
+
+
+def num_actions_of(name: str) -> int:
+    """How many of MiniGrid's actions a game uses."""
+    return NAVIGATION_ACTIONS if name.startswith("Empty") else ALL_ACTIONS
 
 
 def view_of(shape: tuple[int, ...]) -> View:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import gymnasium as gym
 
 from sqirl.envs.catalogue import catalogue
-from sqirl.envs.env import GameEnv
-from sqirl.envs.game import Game
+from sqirl.envs.game_env import GameEnv
 from sqirl.envs.ids import EnvId, parse_id
-from sqirl.envs.resolve import make_game
-from sqirl.envs.view import View
 
 
 def register_all() -> None:
@@ -22,34 +19,12 @@ def register_all() -> None:
 
 
 def make_env(env_id: str | EnvId, *, render_mode: str | None = None) -> GameEnv:
-    """The Gymnasium env of an id, with the id's horizon and stickiness; ids outside the catalogue too."""
+    """The Gymnasium env of a BRIDGE id, with the horizon and stickiness of the id; also of ids outside the catalogue.
+
+    :param env_id: such as "BRIDGE/freeway_10_fs30-Sticky-v0"
+    :param render_mode: None or "rgb_array"
+    """
+    from sqirl.envs.description import describe
+
     parsed = parse_id(env_id) if isinstance(env_id, str) else env_id
-    game = make_game(parsed)
-    return GameEnv(
-        game,
-        view_of(parsed, _shape_of(game)),
-        horizon=parsed.horizon,
-        stickiness=parsed.stickiness,
-        render_mode=render_mode,
-    )
-
-
-def view_of(env_id: EnvId, screen_shape: tuple[int, ...] | None = None) -> View:
-    """What an agent sees of the games of an id; MiniGrid's depends on the size of the grid, which the game is asked for."""
-    if env_id.suite == "minigrid":
-        from sqirl.envs import minigrid
-
-        return minigrid.view_of(screen_shape or _shape_of(make_game(env_id)))
-    if env_id.suite == "atari":
-        from sqirl.envs import atari
-
-        return atari.VIEW
-    from sqirl.envs import procgen
-
-    return procgen.VIEW
-
-
-def _shape_of(game: Game) -> tuple[int, ...]:
-    screen = game.screen()
-    assert screen is not None
-    return screen.shape
+    return describe(parsed).make_game_env(render_mode=render_mode)

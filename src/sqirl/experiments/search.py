@@ -1,28 +1,29 @@
-"""The search for the best setting of an algorithm on one environment, as a dialogue: configs out, records in.
+"""The paper's search for the best setting of an algorithm on one environment.
 
-For SQIRL and GORP the setting is (k, m): for each k the smallest m with which the median run solves, by doubling until it
-does and bisecting after, all k side by side. For PPO and DQN it is one of two values. A search is a generator that yields
-the runs it wants to see next; whoever conducts it runs them, in whatever order and wherever, and sends the records back.
+For SQIRL and GORP a setting is (k, m): for each k the smallest m with which the median run solves, found by doubling m until it
+does and bisecting after, all k side by side. For PPO and DQN it is one of two values. A search is a generator: it yields the
+runs that it needs next and receives their records, so it does not know where and in which order they are run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from functools import cache
 
-from sqirl.algorithms.worlds import live_env
+from sqirl.algorithms.registry import algorithm
+from sqirl.algorithms.spec import AlgorithmSpec
 from sqirl.analysis.archive import archived_analyses
-from sqirl.envs.ids import is_bridge_id, is_full_atari, parse_id
+from sqirl.envs.description import EnvDescription, describe
 from sqirl.errors import SqirlError
-from sqirl.experiments.plan import planned_run
+from sqirl.experiments.protocol import planned_run
 from sqirl.experiments.sweeps import Sweep
-from sqirl.experiments.target import target_of
-from sqirl.results.frame import rank
-from sqirl.results.records import RunConfig, RunRecord
+from sqirl.results.outcomes import rank
 from sqirl.results.statistics import censored_median
+from sqirl.runs.config import STOP_MEAN, RunConfig
+from sqirl.runs.record import RunRecord
+from sqirl.runs.target import target_of
 
-#: Bisecting stops when the smallest solving m is within this factor of the largest that does not.
+#: Bisecting stops when the smallest solving m is within this factor of the largest that does not solve.
 FINE_ENOUGH = 1.5
 
 Search = Generator[list[RunConfig], list[RunRecord], "Finding"]
@@ -39,153 +40,169 @@ class Finding:
     num_runs: int
     error: str | None = None  # of the first run that failed, which ends a search
 
+    def to_dict(self) -> dict[str, object]:
+        options = self.best[0].chosen if self.best else {}
+        return {
+            "env_id": self.env_id, "algorithm": self.algorithm, "steps": self.steps, "runs": self.num_runs, **options
+        }  # fmt: skip
 
-def search(sweep: Sweep, env_id: str, algorithm: str) -> Search:
+    def __str__(self) -> str:
+        options = " ".join(f"{name}={value}" for name, value in (self.best[0].options if self.best else ()))
+        found = "not solved" if self.steps is None else f"{self.steps:,.0f} steps with {options}"
+        if self.error is not None:
+            found += f", a run failed: {self.error}"
+        return f"{self.env_id} {self.algorithm}: {found} ({self.num_runs} run{'s' * (self.num_runs != 1)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What every run of one search shares."""
+
+    sweep: Sweep
+    env: EnvDescription
+    spec: AlgorithmSpec
+
+    def config(self, options: dict[str, int]) -> RunConfig:
+        """The config of seed 0 with these options."""
+        config = planned_run(
+            self.spec.name, self.env, timesteps=self.sweep.timesteps, live=self.sweep.live, options=dict(options)
+        )
+        return replace(config, stop=STOP_MEAN)
+
+    def seeded(self, config: RunConfig) -> list[RunConfig]:
+        return [replace(config, seed=seed) for seed in self.sweep.seeds_of(self.spec)]
+
+    def finding(self, steps: float | None, best: list[RunConfig], num_runs: int, error: str | None = None) -> Finding:
+        return Finding(self.env.name, self.spec.name, steps, tuple(best), num_runs, error)
+
+
+def search(sweep: Sweep, env_id: str, algorithm_name: str) -> Search:
     """All runs of one algorithm on one environment."""
-    if algorithm in ("sqirl", "gorp"):
-        return _search_k_and_m(sweep, env_id, algorithm) if sweep.search else _try_all(sweep, env_id, algorithm)
-    return _try_all(sweep, env_id, algorithm)
+    question = Question(sweep, describe(env_id), algorithm(algorithm_name))
+    if sweep.search and question.spec.searched_option is not None:
+        return _search_smallest(question)
+    return _try_all(question)
 
 
-def settings(sweep: Sweep, env_id: str, algorithm: str) -> list[RunConfig]:
-    """One config (of seed 0) for each setting that is tried without a search."""
-    by_algorithm: dict[str, list[dict[str, int | None]]] = {
-        "sqirl": [{"k": k} for k in sweep.ks],
-        "gorp": [{}],
-        "ppo": [{"rollout": rollout} for rollout in sweep.rollouts],
-        "dqn": [{"epsilon_steps": steps} for steps in sweep.epsilon_steps],
-    }
-    return [_config(sweep, env_id, algorithm, choice) for choice in by_algorithm[algorithm]]
-
-
-def _config(sweep: Sweep, env_id: str, algorithm: str, options: dict[str, int | None]) -> RunConfig:
-    config = planned_run(algorithm, env_id, seed=0, timesteps=sweep.timesteps, live=sweep.live, options=options)
-    return replace(config, stop="mean")
-
-
-def _seeded(config: RunConfig, seeds: range) -> list[RunConfig]:
-    return [replace(config, seed=seed) for seed in seeds]
-
-
-def _try_all(sweep: Sweep, env_id: str, algorithm: str) -> Search:
+def _try_all(question: Question) -> Search:
     """Every setting with every seed; the one with the smallest median wins."""
-    tried = [_seeded(config, sweep.seeds_of(algorithm)) for config in settings(sweep, env_id, algorithm)]
+    settings = question.spec.settings(question.sweep.values_of(question.spec), searched=False)
+    tried = [question.seeded(question.config(setting)) for setting in settings]
     records = yield [config for group in tried for config in group]
     by_config = {record.config: record for record in records}
     group = min(tried, key=lambda group: rank([by_config[config] for config in group]))
     steps = censored_median([by_config[config].complexity for config in group])
-    return Finding(env_id, algorithm, steps, tuple(group), len(records), _first_error(records))
+    return question.finding(steps, group, len(records), _first_error(records))
 
 
-def _search_k_and_m(sweep: Sweep, env_id: str, algorithm: str) -> Search:
-    """Climb the ladders of all k side by side, always the cheapest next rung, as long as it can still win."""
-    if target_of(env_id).optimal is None:
+def _search_smallest(question: Question) -> Search:
+    """Climb the ladders of all settings side by side: always the cheapest next rung, as long as it can still win."""
+    sweep, env, spec = question.sweep, question.env, question.spec
+    if target_of(env).optimal is None:
         raise SqirlError(
-            f"nobody knows the optimal return of {env_id}, so no setting can be seen to solve it; `sqirl train` tries one setting"
+            f"the optimal return of {env.name} is not known, so no setting can be seen to solve it; "
+            "`sqirl train` tries one setting"
         )
     best: float | None = None
-    runs: tuple[RunConfig, ...] = ()
-    count, cost = 0, Cost(env_id, algorithm)
-    ladders = [_Ladder(k, sweep.smallest_m) for k in promising_ks(env_id, sweep.ks)]
+    runs: list[RunConfig] = []
+    count, cost = 0, Cost(env, spec)
+    option = spec.searched_option
+    assert option is not None
+    values = sweep.values_of(spec)
+    ladders = [_Ladder(setting, values[option][0]) for setting in _promising(question, values)]
     while ladders:
-        # Of equals the first, which is the most promising
-        ladder = min(ladders, key=lambda ladder: cost.of_an_iteration(ladder.k, ladder.m))
-        config = _config(sweep, env_id, algorithm, {"k": ladder.k, "m": ladder.m})
-        if best is not None:  # only a complexity of at least one evaluation less is better
+        # Of two with the same cost the first one, which is the more promising
+        ladder = min(ladders, key=lambda ladder: cost.of_an_iteration({**ladder.setting, option: ladder.value}))
+        setting = {**ladder.setting, option: ladder.value}
+        config = question.config(setting)
+        if best is not None:  # only a complexity that is at least one evaluation smaller is better
             config = replace(config, timesteps=min(sweep.timesteps, int(best) - config.eval_every))
-        if cost.of_an_iteration(ladder.k, ladder.m) >= config.timesteps:  # nothing would be learned in time
+        if cost.of_an_iteration(setting) >= config.timesteps:  # nothing would be learned within the budget
             ladders.remove(ladder)
             continue
-        group = _seeded(config, sweep.seeds_of(algorithm))
+        group = question.seeded(config)
         records = yield group
         count += len(records)
         if (error := _first_error(records)) is not None:
-            return Finding(env_id, algorithm, best, runs or tuple(group), count, error)
+            return question.finding(best, runs or group, count, error)
         cost.learn(records)
         steps = censored_median([record.complexity for record in records])
         if steps is not None and (best is None or steps < best):
-            best, runs = steps, tuple(group)
-        runs = runs or tuple(group)
+            best, runs = steps, group
+        runs = runs or group
         if not ladder.climb(solved=steps is not None):
             ladders.remove(ladder)
-    return Finding(env_id, algorithm, best, runs, count)
+    return question.finding(best, runs, count)
 
 
 @dataclass
 class _Ladder:
-    """The m to try with one k: doubled until one solves, then bisected."""
+    """The values to try with one setting: doubled until one solves, then bisected."""
 
-    k: int
-    m: int  # the next rung
-    low: int = 0  # no run with an m up to this solves
-    high: int | None = None  # runs with this do
+    setting: dict[str, int]
+    value: int  # the next rung
+    low: int = 0  # no run with a value up to this solves
+    high: int | None = None  # runs with this value do
 
     def climb(self, *, solved: bool) -> bool:
-        """Take what came of the rung; is there another one?"""
+        """Take the result of the rung; True if there is another one."""
         if solved:
-            self.high = self.m
+            self.high = self.value
         else:
-            self.low = self.m
+            self.low = self.value
         if self.high is None:
-            self.m = 2 * self.low
+            self.value = 2 * self.low
             return True
-        self.m = max(self.low + 1, round((max(self.low, 1) * self.high) ** 0.5))
-        return self.high > max(FINE_ENOUGH * self.low, self.low + 1) and self.m < self.high
+        self.value = max(self.low + 1, round((max(self.low, 1) * self.high) ** 0.5))
+        return self.high > max(FINE_ENOUGH * self.low, self.low + 1) and self.value < self.high
 
 
 def _first_error(records: list[RunRecord]) -> str | None:
     return next((record.error for record in records if record.error is not None), None)
 
 
-def promising_ks(env_id: str, ks: tuple[int, ...]) -> list[int]:
-    """The k to try, in the order in which the analysis holds them likely to win: solvable ones by effective horizon first."""
-    analysis = archived_analyses().get(env_id)
-    if analysis is None:
-        return [k for k in ks if not is_bridge_id(env_id) or k <= parse_id(env_id).horizon]
+def _promising(question: Question, values: dict[str, tuple[int, ...]]) -> list[dict[str, int]]:
+    """The settings to search, those first that the analysis favours."""
+    settings = question.spec.settings(values, searched=True)
+    if not all("k" in setting for setting in settings):
+        return settings
+    by_k = {setting["k"]: setting for setting in settings}
+    return [by_k[k] for k in promising_ks(question.env, tuple(by_k))]
 
-    def promise(k: int) -> tuple[bool, float, int]:
+
+def promising_ks(env: EnvDescription | str, ks: tuple[int, ...]) -> list[int]:
+    """The k to try, the most promising first: by effective horizon where the analysis says that k is solvable."""
+    description = describe(env)
+    analysis = archived_analyses().get(description.name)
+    if analysis is None:
+        return [k for k in ks if not description.is_bridge or k <= (description.horizon or k)]
+
+    def order(k: int) -> tuple[bool, float, int]:
         known = k <= len(analysis.effective_horizons)
         horizon = analysis.effective_horizons[k - 1] if known else None
         return horizon is None, horizon or 0.0, k
 
-    return sorted((k for k in ks if k <= analysis.horizon), key=promise)
+    return sorted((k for k in ks if k <= analysis.horizon), key=order)
 
 
 class Cost:
-    """The least steps that an iteration takes: known better with every record."""
+    """The least steps that an iteration takes; every record makes the estimate better."""
 
-    def __init__(self, env_id: str, algorithm: str) -> None:
-        self.env_id = env_id
-        self.horizon = parse_id(env_id).horizon if is_bridge_id(env_id) else 1
-        self.of_sequences = algorithm == "gorp"
-        # Episodes may be far shorter than the horizon; a tenth of it is the least that we reckon with
+    def __init__(self, env: EnvDescription, spec: AlgorithmSpec) -> None:
+        self.env, self.spec = env, spec
+        self.horizon = env.horizon if env.is_bridge and env.horizon is not None else 1
+        # Episodes may be far shorter than the horizon; a tenth of it is the least that is assumed
         self.episode = max(1.0, self.horizon / 10)
 
     def learn(self, records: list[RunRecord]) -> None:
-        """Runs that went through all iterations tell how long episodes are; half of that is safe to reckon with."""
+        """Runs that completed all iterations show how long episodes are; half of that is a safe estimate."""
         for record in records:
-            episodes = self.horizon * self.episodes(record.config.k or 1, record.config.m or 1)
             if record.error is None and record.steps < record.config.timesteps:
+                episodes = self.horizon * self.episodes(record.config.chosen)
                 self.episode = max(self.episode, record.steps / episodes / 2)
 
-    def episodes(self, k: int, m: int) -> int:
-        return m * _num_actions(self.env_id) ** k if self.of_sequences else m
+    def episodes(self, options: dict[str, int]) -> int:
+        return self.spec.episodes_per_iteration(options, self.env.num_actions()) or 1
 
-    def of_an_iteration(self, k: int, m: int) -> float:
-        return self.episodes(k, m) * self.episode
-
-
-@cache
-def _num_actions(env_id: str) -> int:
-    """As the analysis of a game tells, or else the game itself."""
-    analysis = archived_analyses().get(env_id)
-    if analysis is not None:
-        return analysis.num_actions
-    if is_full_atari(env_id):
-        from sqirl.algorithms.full_atari import num_actions_of  # which loads torch
-
-        return num_actions_of(env_id)
-    env = live_env(env_id)
-    num_actions = int(getattr(env.action_space, "n", 1))
-    env.close()
-    return num_actions
+    def of_an_iteration(self, options: dict[str, int]) -> float:
+        return self.episodes(options) * self.episode

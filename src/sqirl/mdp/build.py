@@ -19,16 +19,16 @@ from typing import Any
 
 import numpy as np
 
+from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.envs.game import Game
-from sqirl.envs.resolve import EnvLike, Subject, resolve
 from sqirl.errors import InvalidMDP, WorkFailed
 from sqirl.mdp.arrays import in_order_of_first_use
 from sqirl.mdp.expand import KEY_BYTES, Block, key_of, look_of, pack
+from sqirl.mdp.frontier import FrontierExpander
 from sqirl.mdp.journal import Journal, Rows
 from sqirl.mdp.reach import breadth_first_tree, check_length
 from sqirl.mdp.tabular import END, TabularMDP
 from sqirl.mdp.trace import play
-from sqirl.mdp.workers import Workers
 
 #: Steps that a replay goes on at random after the transition that it was made for.
 REPLAY_WALK = 10
@@ -87,23 +87,25 @@ def build_mdp(
     (`mdp.is_partial`). With a `folder`, whatever stops it, the same call goes on where it was. A sticky id gives the
     sticky view of its game.
     """
-    subject = resolve(env)
-    chosen = subject.horizon if horizon is None else horizon
+    description = describe(env)
+    chosen = description.horizon if horizon is None else horizon
     if chosen is None:
-        raise InvalidMDP(f"{subject.name} says nothing about the length of its episodes; give a horizon (--horizon T)")
+        raise InvalidMDP(
+            f"{description.name} says nothing about the length of its episodes; give a horizon (--horizon T)"
+        )
     check_length(chosen)
-    if subject.dynamics is not None:
-        return _read_dynamics(subject, chosen)
+    if description.dynamics is not None:
+        return _read_dynamics(description, chosen)
     with tempfile.TemporaryDirectory(prefix="sqirl-build-") as temporary:
         limits = Limits(chosen, max_states, time_limit)
-        build = Enumeration(subject, folder or Path(temporary), limits, progress)
+        build = Enumeration(description, folder or Path(temporary), limits, progress)
         try:
             build.run(jobs, cluster)
             mdp = build.to_mdp()
         finally:
             build.journal.close()
         _replay_sample(mdp, build.keys, build.game.fresh(), replays)
-    return mdp.sticky(subject.stickiness) if subject.stickiness else mdp
+    return mdp.sticky(description.stickiness) if description.stickiness else mdp
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class _Level:
 class Enumeration:
     """One build: the key table in memory, all else in the journal."""
 
-    subject: Subject
+    description: EnvDescription
     folder: Path
     limits: Limits
     progress: Callable[[BuildProgress], None] | None = None
@@ -135,7 +137,7 @@ class Enumeration:
     closed: bool = False
 
     def __post_init__(self) -> None:
-        self.game = self.subject.make_game()
+        self.game = self.description.make_game()
         self.game.reset()
         self.keys[key_of(self.game)] = 0
         self._start_look = look_of(self.game.screen())
@@ -151,7 +153,7 @@ class Enumeration:
         if not self.journal.rows_path(0).exists():
             self.journal.write_start(start)
         sizes, known = np.array([len(start)]), 0
-        workers = Workers(self.game, self.subject.remote_name, jobs=jobs, cluster=cluster)
+        workers = FrontierExpander(self.game, self.description.remote_name, jobs=jobs, cluster=cluster)
         try:
             for depth in range(self.limits.horizon):
                 if depth and self._limit_reached():
@@ -170,7 +172,7 @@ class Enumeration:
         finally:
             workers.close()
 
-    def _expand_level(self, depth: int, sizes: np.ndarray, workers: Workers) -> tuple[np.ndarray, bool]:
+    def _expand_level(self, depth: int, sizes: np.ndarray, workers: FrontierExpander) -> tuple[np.ndarray, bool]:
         """(packed sizes of the next level's states, whether this level is done); goes on where the journal ends."""
         done, next_sizes = 0, [np.empty(0, np.int64)]
         for rows in self.journal.read_rows(depth):
@@ -251,9 +253,9 @@ class Enumeration:
             np.concatenate([rows.rewards for rows in entries]),
             horizon=self.limits.horizon,
             depth=None if self.closed else len(self.levels),
-            name=self.subject.name,
+            name=self.description.name,
             provenance=_provenance(self.game),
-            make_game=self.subject.make_game,
+            make_game=self.description.make_game,
             **_screens(looks, size, len(self._start_look), self.game.screen()),
         )
 
@@ -270,25 +272,26 @@ def _screens(looks: np.ndarray, num_states: int, width: int, example: np.ndarray
     return {"screens": screens, "screen_mapping": mapping}
 
 
-def _read_dynamics(subject: Subject, horizon: int) -> TabularMDP:
+def _read_dynamics(description: EnvDescription, horizon: int) -> TabularMDP:
     """The MDP that an env carries as `P`, with its distribution of start states."""
-    assert subject.dynamics is not None
-    carrier = subject.dynamics
+    assert description.dynamics is not None
+    carrier = description.dynamics
     return TabularMDP.from_dynamics(
         carrier if isinstance(carrier, Mapping) else carrier.P,
         start=getattr(carrier, "initial_state_distrib", None),
         horizon=horizon,
-        name=subject.name,
+        name=description.name,
         provenance=_versions(),
-        make_game=subject.make_game,
+        make_game=description.make_game,
     )
 
 
 def _replay_sample(mdp: TabularMDP, keys: dict[bytes, int], game: Game, replays: int) -> None:
     """Play a sample on a fresh game: from the start to random rows of the table, and on at random from there.
 
-    The way to a row is the one by which its state was discovered; the walk beyond comes to states by other ways, and so finds
-    out keys that leave something out. Every replay has a seed of its own, which finds out chance that only repeats itself.
+    The path to a row is the one by which its state was discovered. The walk beyond reaches states by other paths, so it
+    detects keys that leave something out. Every replay has its own seed, so it detects random numbers that were merely equal
+    in every earlier replay.
     """
     assert mdp.transitions is not None
     rng = np.random.default_rng(0)

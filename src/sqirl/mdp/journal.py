@@ -23,7 +23,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sqirl.errors import WorkFailed
-from sqirl.mdp.files import try_to_lock, write_atomically
+from sqirl.runtime.files import write_atomically
+from sqirl.runtime.locks import try_to_lock
 
 _HEADER = struct.Struct("<QI")  # length, checksum
 

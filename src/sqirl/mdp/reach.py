@@ -174,13 +174,13 @@ def _predecessor(mdp: TabularMDP, state: int, candidates: np.ndarray) -> tuple[i
 
 
 #: A horizon beyond this is a slip of the finger: a pass visits every state at every step.
-LONGEST_HORIZON = 1_000_000
+MAX_HORIZON = 1_000_000
 
 
 def check_length(horizon: int) -> None:
     """Refuse an episode length that cannot be meant."""
-    if not 1 <= horizon <= LONGEST_HORIZON:
-        limit = "below 1; an episode has at least one step" if horizon < 1 else f"above {LONGEST_HORIZON:,}"
+    if not 1 <= horizon <= MAX_HORIZON:
+        limit = "below 1; an episode has at least one step" if horizon < 1 else f"above {MAX_HORIZON:,}"
         raise InvalidMDP(f"horizon {horizon} is {limit}")
 
 

@@ -10,26 +10,26 @@ from __future__ import annotations
 import io
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from sqirl.envs.description import describe
 from sqirl.envs.game import Game
 from sqirl.envs.view import View
-from sqirl.errors import InvalidMDP, WorkFailed
-from sqirl.mdp.files import write_atomically
+from sqirl.errors import InvalidMDP, SqirlError, WorkFailed
 from sqirl.mdp.reach import breadth_first_tree
-from sqirl.mdp.store import user_folder
+from sqirl.mdp.store import stored_mdp, user_folder
 from sqirl.mdp.tabular import TabularMDP
 from sqirl.mdp.trace import live_game
+from sqirl.runtime.files import check_writable, write_atomically
+from sqirl.runtime.progress import CountProgress
 
-#: Called with (screens drawn, screens in all).
-Progress = Callable[[int, int], None]
 
-
-def frames_of(mdp: TabularMDP, view: View, *, progress: Progress | None = None) -> np.ndarray:
+def frames_of(mdp: TabularMDP, view: View, *, progress: CountProgress | None = None) -> np.ndarray:
     """(N, *frame_shape) uint8: the frame of each of the MDP's distinct screens, from its file, the cache, or drawn now."""
     if mdp.screens is not None:
         kept_as_frames = mdp.screens.shape[1:] == view.frame_shape
@@ -44,12 +44,12 @@ def frames_of(mdp: TabularMDP, view: View, *, progress: Progress | None = None) 
     return frames
 
 
-def with_frames(mdp: TabularMDP, view: View, *, progress: Progress | None = None) -> TabularMDP:
+def with_frames(mdp: TabularMDP, view: View, *, progress: CountProgress | None = None) -> TabularMDP:
     """The same MDP with the frames that an agent sees in the place of screens, as the shipped ones have them."""
     return replace(mdp, screens=frames_of(mdp, view, progress=progress))
 
 
-def with_screens(mdp: TabularMDP, *, progress: Progress | None = None) -> TabularMDP:
+def with_screens(mdp: TabularMDP, *, progress: CountProgress | None = None) -> TabularMDP:
     """The same MDP with its screens as people see them, as BRIDGE's files have them; drawn anew if it has frames only."""
     _mapping(mdp)
     game = live_game(mdp)
@@ -74,7 +74,7 @@ def draw_screens(
     game: Game,
     frame_of: Callable[[np.ndarray], np.ndarray],
     *,
-    progress: Progress | None = None,
+    progress: CountProgress | None = None,
 ) -> np.ndarray:
     """(N, …) what `frame_of` makes of each distinct screen, drawn by playing to a state that shows it."""
     mapping = _mapping(mdp)
@@ -152,3 +152,46 @@ def _read(path: Path, mdp: TabularMDP, view: View) -> np.ndarray:
     if frames.shape != expected:
         raise WorkFailed(f"'{path}' holds {frames.shape}, not {expected}; remove it, and it is drawn again")
     return frames
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnScreens:
+    """The frames of a stored MDP, and where they are kept."""
+
+    env_id: str
+    mdp: TabularMDP
+    frames: np.ndarray  # (N, *frame_shape) uint8
+    where: str
+    out: Path | None  # the file with full-colour screens, if one was asked for
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "env_id": self.env_id, "num_states": self.mdp.num_states, "screens": len(self.frames),
+            "frame_shape": list(self.frames.shape[1:]), "bytes": self.frames.nbytes, "file": self.where,
+            "out": str(self.out) if self.out else None,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        shape = "×".join(map(str, self.frames.shape[1:]))
+        lines = [
+            f"{self.env_id}: {len(self.frames):,} screens ({shape}) of {self.mdp.num_states:,} states -> {self.where}"
+        ]
+        if self.out is not None:
+            lines.append(f"{self.env_id}: with full-colour screens -> {self.out}")
+        return "\n".join(lines)
+
+
+def draw_stored(env: str, *, out: Path | None = None, progress: CountProgress | None = None) -> DrawnScreens:
+    """Draw what an agent sees in every state of a stored MDP, and keep it; with `out`, full-colour screens go there too."""
+    description = describe(env)
+    if out is not None:
+        check_writable(out)
+    mdp = stored_mdp(description)
+    if mdp is None:
+        name = description.deterministic().name
+        raise SqirlError(f"the MDP of {env} is not stored; build it first: sqirl build {name}")
+    frames = frames_of(mdp, description.view(), progress=progress)
+    if out is not None:
+        with_screens(mdp, progress=progress).save(out)
+    where = "shipped with the MDP" if mdp.screens is not None else str(cached_frames_path(mdp))
+    return DrawnScreens(env, mdp, frames, where, out)

@@ -144,13 +144,13 @@ class TabularMDP:
     @classmethod
     def load(cls, path: str | Path) -> TabularMDP:
         """Read an .npz in BRIDGE's layout, ours or the authors'."""
-        from sqirl.mdp.files import load
+        from sqirl.mdp.npz import load
 
         return load(path)
 
     def save(self, path: str | Path) -> None:
         """Write an .npz in BRIDGE's layout, atomically and reproducibly."""
-        from sqirl.mdp.files import save
+        from sqirl.mdp.npz import save
 
         save(self, path)
 

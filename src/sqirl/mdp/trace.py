@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from sqirl.envs.adapters import ToyText
+from sqirl.envs.description import describe
 from sqirl.envs.game import Game
-from sqirl.envs.resolve import resolve
 from sqirl.errors import SqirlError, WorkFailed
 from sqirl.mdp.reach import path_to
 from sqirl.mdp.tabular import TabularMDP
@@ -19,7 +19,7 @@ def live_game(mdp: TabularMDP) -> Game:
     if mdp.make_game is not None:
         return mdp.make_game()
     try:
-        return resolve(mdp.name).make_game()
+        return describe(mdp.name).make_game()
     except SqirlError as error:
         raise WorkFailed(
             f"the game behind '{mdp.name}' is not at hand, so its states cannot be played: {error}"

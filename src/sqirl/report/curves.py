@@ -1,58 +1,49 @@
-"""Learning curves as figures."""
+"""The learning curves of single runs: the figure that `sqirl train` draws."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from sqirl.results.records import RunRecord
+from sqirl.report.style import draw_levels, finish, new_figure, save_figure
+from sqirl.runs.record import RunRecord
+from sqirl.runtime.files import safe_file_name
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-COLOURS = {"sqirl": "#2f6fb0", "ppo": "#d9822b", "dqn": "#4c9a5b", "gorp": "#8a5aa8"}
-_GREY = "#7a7a7a"
 
 
 def plot_curves(records: Sequence[RunRecord]) -> Figure:
-    """The mean return of each run against its steps, the optimal and the random return as lines."""
-    from matplotlib.figure import Figure
+    """The mean return of each run against its steps, and the true return of its policy where it is known.
 
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    The records are of one algorithm on one environment. The optimal and the random return are horizontal lines.
+    """
+    figure = new_figure(6.4, 4.0)
     axes = figure.subplots()
-    first = records[0]
-    draw_levels(axes, first.optimal_return, first.random_return)
+    config, seeds = records[0].config, len(records)
+    draw_levels(axes, records[0].optimal_return, records[0].random_return)
+    means_label: str | None = f"{config.spec.label}, mean of {config.eval_episodes} episodes"
+    exact_label: str | None = "true return of the policy"
     for record in records:
-        steps = np.array([point.steps for point in record.curve])
-        means = np.array([point.mean for point in record.curve])
-        colour = COLOURS[record.config.algorithm]
-        label = (
-            f"{record.config.algorithm}, mean of {record.config.eval_episodes} episodes" if record is first else None
-        )
-        axes.plot(steps, means, color=colour, marker="o", markersize=3, linewidth=1, label=label)
+        steps, means = [point.steps for point in record.curve], [point.mean for point in record.curve]
         exact = [(point.steps, point.exact) for point in record.curve if point.exact is not None]
+        colour = config.spec.colour
+        axes.plot(steps, means, color=colour, marker="o", markersize=3, linewidth=1, label=means_label)
         if exact:
-            label = "true return of the policy" if record is first else None
-            axes.plot(*zip(*exact, strict=True), color=colour, marker="x", markersize=4, linewidth=0, label=label)
-    axes.set_xlabel("steps")
-    axes.set_ylabel("return")
+            axes.plot(*zip(*exact, strict=True), color=colour, marker="x", markersize=4, linewidth=0, label=exact_label)
+        means_label = exact_label = None  # one entry in the legend for all seeds
+    axes.set(xlabel="steps", ylabel="return")
     axes.set_xlim(0, 1.04 * max(1, *(point.steps for record in records for point in record.curve)))
-    seeds = len(records)
-    axes.set_title(f"{first.config.env_id}\n{_described(first)}, {seeds} seed{'s' if seeds > 1 else ''}", fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
+    title = f"{config.env_id}\n{config.algorithm} {config.setting}, {seeds} seed{'s' if seeds > 1 else ''}"
+    axes.set_title(title, fontsize=10)
+    finish(axes)
     return figure
 
 
-def draw_levels(axes: Axes, optimal: float | None, random: float | None) -> None:
-    """The returns that a curve lies between."""
-    for value, style, name in ((optimal, "--", "optimal"), (random, ":", "random")):
-        if value is not None:
-            axes.axhline(value, color=_GREY, linestyle=style, linewidth=1, label=f"{name} {value:.4g}")
-
-
-def _described(record: RunRecord) -> str:
-    return record.config.label.partition(" seed ")[0]
+def save_curves(records: Sequence[RunRecord], folder: Path) -> Path:
+    """Draw the curves of one algorithm on one environment into the folder; returns the file."""
+    config = records[0].config
+    path = folder / f"{config.algorithm}-{safe_file_name(config.env_id.removeprefix('BRIDGE/'))}.png"
+    save_figure(plot_curves(records), path)
+    return path

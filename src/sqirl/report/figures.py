@@ -1,4 +1,7 @@
-"""The report's figures with matplotlib, for papers: PDF and SVG."""
+"""The paper's figures with our results added, and two figures of our own; `sqirl report --figures` writes them.
+
+Figure 1 is a drawing of the algorithms and is not made here. Figures 2 to 5 have one function each, with its number in its name.
+"""
 
 from __future__ import annotations
 
@@ -6,109 +9,127 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from sqirl.analysis.archive import archived_analyses
-from sqirl.envs.ids import is_full_atari
-from sqirl.report.curves import COLOURS, draw_levels
-from sqirl.report.plots import save_figure
-from sqirl.results.frame import Outcome, our_tables, outcomes, paper_tables
-from sqirl.results.records import ALGORITHMS, RunRecord
+from sqirl.algorithms.registry import PPO, SQIRL, algorithm
+from sqirl.algorithms.spec import AlgorithmSpec
+from sqirl.experiments.theory import TheoryPoint
+from sqirl.report.data import DRAWN_PAIRS, EnvironmentRuns, ReportData, ScatterPoint
+from sqirl.report.style import GREY, SOLVED, UNSOLVED, draw_diagonal, draw_levels, finish, new_figure, save_figure
+from sqirl.runtime.files import safe_file_name
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_GREY = "#9a9a9a"
 
+def figure_2_min_k(data: ReportData) -> Figure:
+    """Figure 2 of the paper: how many environments are approximately solved with each k, by whether PPO solves them.
 
-def _figure(width: float = 4.2, height: float = 3.6) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def plot_algorithms(records: Sequence[RunRecord], other: str) -> Figure:
-    """SQIRL's sample complexity against another algorithm's, ours over the paper's."""
-    figure = _figure()
+    A bar for each k: the enumerated environments in which this is the least k that has 95 % of the optimal return. Ours has
+    the environments that we enumerated; PPO's results are the paper's. The page adds the same for exactly optimal returns.
+    """
+    figure = new_figure()
     axes = figure.subplots()
-    for tables, colour, label in (
-        (paper_tables(), _GREY, "paper"),
-        (our_tables(outcomes(records)), COLOURS["sqirl"], "ours"),
-    ):
-        pairs = [(tables[other].get(env), steps) for env, steps in tables["sqirl"].items()]
-        solved = np.array([(x, y) for x, y in pairs if x is not None and y is not None], float).reshape(-1, 2)
-        axes.scatter(solved[:, 0], solved[:, 1], s=14, color=colour, alpha=0.7, label=f"{label} ({len(solved)})")
-    axes.plot([7e3, 6e6], [7e3, 6e6], color=_GREY, linestyle="--", linewidth=1)
-    axes.set(xscale="log", yscale="log", xlabel=f"{other.upper()} steps", ylabel="SQIRL steps")
-    axes.legend(frameon=False, fontsize=8)
-    return figure
-
-
-def plot_min_k() -> Figure:
-    """How many environments reach 95 % of the optimal return with each k, by whether the paper's PPO solves them."""
-    figure = _figure()
-    axes = figure.subplots()
-    analyses = archived_analyses()
-    by_ppo = paper_tables()["ppo"]
-    rows = [(analyses[env].approx_min_k, steps is not None) for env, steps in by_ppo.items() if env in analyses]
-    ks = sorted({k for k, _ in rows if k is not None})
-    solved = [sum(k == other and ppo for other, ppo in rows) for k in ks]
-    unsolved = [sum(k == other and not ppo for other, ppo in rows) for k in ks]
-    axes.bar(range(len(ks)), solved, color=COLOURS["dqn"], label="PPO solves")
-    axes.bar(range(len(ks)), unsolved, bottom=solved, color=COLOURS["ppo"], label="PPO does not")
-    axes.set_xticks(range(len(ks)), [str(k) for k in ks])
+    groups = data.least_k(lambda row: row.approx_min_k)
+    solved, unsolved = [len(group.solved) for group in groups], [len(group.unsolved) for group in groups]
+    axes.bar(range(len(groups)), solved, color=SOLVED.light, label=f"{PPO.label} solves")
+    axes.bar(range(len(groups)), unsolved, bottom=solved, color=UNSOLVED.light, label=f"{PPO.label} does not")
+    axes.set_xticks(range(len(groups)), ["more" if group.k is None else str(group.k) for group in groups])
     axes.set(xlabel="k for 95 % of the optimal return", ylabel="environments")
-    axes.legend(frameon=False, fontsize=8)
+    finish(axes)
     return figure
 
 
-def plot_theory(records: Sequence[RunRecord]) -> Figure:
-    """SQIRL's sample complexity against the effective horizon, and against the theorem's bound."""
-    figure = _figure(8.0)
-    left, right = figure.subplots(1, 2)
-    ours, paper, analyses = our_tables(outcomes(records))["sqirl"], paper_tables()["sqirl"], archived_analyses()
-    for table, colour, label in ((paper, _GREY, "paper"), (ours, COLOURS["sqirl"], "ours")):
-        known = [(analyses[env], steps) for env, steps in table.items() if env in analyses and steps is not None]
-        horizons = [(a.effective_horizon, steps) for a, steps in known if a.effective_horizon is not None]
-        bounds = [
-            (a.bounds.sqirl, steps) for a, steps in known if a.bounds and a.bounds.sqirl and np.isfinite(a.bounds.sqirl)
-        ]
-        for axes, points in ((left, horizons), (right, bounds)):
-            if points:
-                axes.scatter(*zip(*points, strict=True), s=14, color=colour, alpha=0.7, label=label)
-    left.set(yscale="log", xlabel="effective horizon", ylabel="SQIRL steps")
-    right.set(xscale="log", yscale="log", xlabel="bound in steps, constants dropped", ylabel="SQIRL steps")
-    left.legend(frameon=False, fontsize=8)
-    return figure
+def figure_3_sample_complexities(data: ReportData, y: AlgorithmSpec, x: AlgorithmSpec) -> Figure:
+    """Figure 3 of the paper: the sample complexity of SQIRL (y) against that of PPO or DQN (x), a point per environment.
 
-
-def plot_env_curves(env: str, found: dict[tuple[str, str], Outcome]) -> Figure:
-    """Learning curves of every algorithm on one environment: median and range over seeds."""
-    figure = _figure()
+    The paper's points are grey. Ours are added in colour.
+    """
+    figure = new_figure()
     axes = figure.subplots()
-    mine = [(name, found[env, name]) for name in ALGORITHMS if (env, name) in found]
-    first = mine[0][1].records[0]
-    draw_levels(axes, first.optimal_return, first.random_return)
-    for name, outcome in mine:
-        curves = [{record.due(i): point.mean for i, point in enumerate(record.curve)} for record in outcome.records]
-        grid = np.array(sorted({steps for curve in curves for steps in curve}))
-        values = np.array([np.interp(grid, list(curve), list(curve.values())) for curve in curves if curve])
-        axes.plot(grid, np.median(values, axis=0), color=COLOURS[name], label=name, marker="o", markersize=2)
-        axes.fill_between(grid, values.min(axis=0), values.max(axis=0), color=COLOURS[name], alpha=0.15)
-    axes.set(xscale="linear" if is_full_atari(env) else "log", xlabel="steps", ylabel="return", title=env)
-    axes.title.set_fontsize(9)
-    axes.legend(frameon=False, fontsize=8)
+    _scatter(axes, data.sample_complexities(y, x), y)
+    draw_diagonal(axes, 7e3, 6e6)
+    axes.set(xscale="log", yscale="log", xlabel=f"{x.label} steps", ylabel=f"{y.label} steps")
+    finish(axes)
     return figure
 
 
-def write_figures(records: Sequence[RunRecord], folder: Path) -> list[Path]:
-    """All figures, each as PDF and SVG."""
-    folder.mkdir(parents=True, exist_ok=True)
-    found = outcomes(records)
-    drawn = {"sqirl-ppo": plot_algorithms(records, "ppo"), "sqirl-dqn": plot_algorithms(records, "dqn"),
-             "min-k": plot_min_k(), "theory": plot_theory(records)}  # fmt: skip
-    for env in sorted({env for env, _ in found}):
-        drawn["curve-" + env.removeprefix("BRIDGE/").replace("/", "_")] = plot_env_curves(env, found)
+def figure_4_full_length_atari(runs: EnvironmentRuns) -> Figure:
+    """Figure 4 of the paper: learning curves on one full-length Atari game, median and range over seeds.
+
+    The paper has one panel for each of six games. Ours is one figure for each game that was run.
+    """
+    return _learning_curves(runs, xscale="linear")
+
+
+def figure_5_learning_curves(runs: EnvironmentRuns) -> Figure:
+    """Figure 5 of the paper (Appendix D): learning curves on one environment of BRIDGE, median and range over seeds.
+
+    The paper has one panel for each environment. Ours is one figure for each environment that was run, the user's own included,
+    and adds the return of the random policy.
+    """
+    return _learning_curves(runs, xscale="log")
+
+
+def theory_figure(data: ReportData) -> Figure:
+    """Not in the paper: SQIRL's sample complexity against the effective horizon, and against the theorem's bound."""
+    figure = new_figure(8.0)
+    left, right = figure.subplots(1, 2)
+    _scatter(left, data.steps_of_sqirl_against(lambda row: row.effective_horizon), SQIRL)
+    _scatter(right, data.steps_of_sqirl_against(lambda row: row.bound), SQIRL)
+    left.set(yscale="log", xlabel="effective horizon", ylabel=f"{SQIRL.label} steps")
+    right.set(xscale="log", yscale="log", xlabel="bound in steps, constants dropped", ylabel=f"{SQIRL.label} steps")
+    for axes in (left, right):
+        finish(axes)
+    return figure
+
+
+def bounds_figure(points: Sequence[TheoryPoint]) -> Figure:
+    """Not in the paper: the steps that the algorithms as written need, against the bounds of the theorems."""
+    figure = new_figure(6.0, 4.2)
+    axes = figure.subplots()
+    for name in dict.fromkeys(point.algorithm for point in points):
+        mine, spec = [point for point in points if point.algorithm == name], algorithm(name)
+        label = f"{spec.label} ({len(mine)} MDPs)"
+        axes.scatter([p.bound for p in mine], [p.steps for p in mine], s=22, color=spec.colour, label=label)
+    low = min(point.steps for point in points)
+    draw_diagonal(axes, low, max(point.bound for point in points), "steps = bound")
+    axes.set(xscale="log", yscale="log", xlabel="the theorem's bound, constant dropped", ylabel="steps needed")
+    axes.set_ylim(low / 3, 10 * max(point.steps for point in points))
+    finish(axes)
+    return figure
+
+
+def _scatter(axes: Axes, points: Sequence[ScatterPoint], spec: AlgorithmSpec) -> None:
+    """The paper's points in grey below ours in the algorithm's colour."""
+    for ours, colour, label in ((False, GREY, "paper"), (True, spec.colour, "ours")):
+        mine = [point for point in points if point.ours is ours]
+        shown = f"{label} ({len(mine)})"
+        axes.scatter([p.x for p in mine], [p.y for p in mine], s=14, color=colour, alpha=0.7, label=shown)
+
+
+def _learning_curves(runs: EnvironmentRuns, *, xscale: str) -> Figure:
+    figure = new_figure()
+    axes = figure.subplots()
+    draw_levels(axes, runs.optimal, runs.random)
+    for name, curve in runs.curves.items():
+        spec = algorithm(name)
+        axes.plot(curve.steps, curve.median, color=spec.colour, label=spec.label, marker="o", markersize=2)
+        axes.fill_between(curve.steps, curve.low, curve.high, color=spec.colour, alpha=0.15)
+    axes.set(xscale=xscale, xlabel="steps", ylabel="return", title=runs.env_id)
+    axes.title.set_fontsize(9)
+    finish(axes)
+    return figure
+
+
+def write_figures(data: ReportData, folder: Path) -> list[Path]:
+    """Write all figures as PDF and as SVG; returns the files."""
+    drawn = {
+        f"{y.name}-{x.name}": figure_3_sample_complexities(data, y, x) for y, x in DRAWN_PAIRS
+    } | {"min-k": figure_2_min_k(data), "theory": theory_figure(data)}  # fmt: skip
+    full_length = {runs.env_id for runs in data.full_length}
+    for env, runs in data.runs.items():
+        draw = figure_4_full_length_atari if env in full_length else figure_5_learning_curves
+        drawn[f"curve-{safe_file_name(env.removeprefix('BRIDGE/'))}"] = draw(runs)
     written = []
     for name, figure in drawn.items():
         for suffix in (".pdf", ".svg"):

@@ -1,4 +1,7 @@
-"""The report: one HTML file that carries its data, its style and its script, and asks no host for anything."""
+"""The report as one HTML file: it holds its data, its style and its script, and loads nothing from elsewhere.
+
+The numbers come from `sqirl.report.data`. This module writes them as JSON; `web/` lays them out.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,45 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from sqirl.analysis.archive import archived_analyses, growth_notes
-from sqirl.analysis.result import Analysis
-from sqirl.envs.catalogue import CatalogueRow, catalogue
-from sqirl.envs.ids import is_full_atari
+from sqirl.algorithms.registry import SQIRL, algorithms
+from sqirl.envs.suites import FULL_ATARI, SUITES
 from sqirl.mdp.store import stored_mdp
+from sqirl.report.data import (
+    DRAWN_PAIRS,
+    Agreement,
+    EnvironmentRuns,
+    LeastK,
+    ReportData,
+    ScatterPoint,
+    Summary,
+)
+from sqirl.report.environments import EnvironmentRow, paper_algorithms
+from sqirl.report.learning_curve import LearningCurve
 from sqirl.report.pictures import pictures_of
-from sqirl.results.frame import Outcome, our_tables, outcomes, paper_tables
-from sqirl.results.records import ALGORITHMS, RunRecord
-from sqirl.results.statistics import Comparison, Estimate, Table, compare, num_solved, share_solved_where
+from sqirl.report.style import ACCENT, SOLVED, UNSOLVED, Colour
+from sqirl.results.outcomes import Outcome
+from sqirl.results.statistics import BUDGET, WITHIN_FACTOR, Comparison, Estimate
 
-PAIRS = (("sqirl", "ppo"), ("sqirl", "dqn"), ("ppo", "dqn"))
 #: The page's scripts, in the order in which they need each other.
-SCRIPTS = ("words.js", "charts.js", "page.js")
-#: Points that a curve on the page has at most, and larger MDPs than this are not opened for pictures.
-CURVE_POINTS, LARGEST_FOR_PICTURES = 60, 120_000
+SCRIPTS = ("format.js", "charts.js", "page.js")
+#: A curve on the page has at most twice as many points; of longer ones every n-th point is shown.
+CURVE_POINTS = 60
+#: MDPs with more states are not opened for pictures.
+LARGEST_FOR_PICTURES = 120_000
+#: The card of an environment shows the returns of greedy on Q^1 to Q^k up to this k.
+SHOWN_K = 5
 
 
-def report_page(records: Sequence[RunRecord], *, pictures: bool = True) -> str:
-    """The whole page."""
-    data = json.dumps(report_data(records, pictures=pictures), separators=(",", ":"), allow_nan=False)
+def report_page(data: ReportData, *, pictures: bool = True) -> str:
+    """The whole page. `pictures`: with drawings of the games."""
+    plain = json.dumps(page_data(data, pictures=pictures), separators=(",", ":"), allow_nan=False)
     web = resources.files("sqirl.report").joinpath("web")
     parts = {
-        "/*STYLE*/": web.joinpath("style.css").read_text(),
+        "/*STYLE*/": colour_variables() + web.joinpath("style.css").read_text(),
         "/*SCRIPT*/": "\n".join(web.joinpath(name).read_text() for name in SCRIPTS),
-        "/*DATA*/null": data.replace("</", "<\\/"),  # last: what it holds is not looked through
+        "{{BUDGET}}": f"{BUDGET:,}",
+        "{{FULL_LENGTH_EPISODES}}": str(FULL_ATARI.eval_episodes),
+        "/*DATA*/null": plain.replace("</", "<\\/"),  # last: the data may contain the other places
     }
     page = web.joinpath("page.html").read_text()
     for place, text in parts.items():
@@ -40,55 +57,68 @@ def report_page(records: Sequence[RunRecord], *, pictures: bool = True) -> str:
     return page
 
 
-def report_data(records: Sequence[RunRecord], *, pictures: bool = True) -> dict[str, Any]:
-    found, analyses = outcomes(records), archived_analyses()
-    rows = [_row(row, analyses.get(str(row.env_id)), found, pictures) for row in catalogue()]
-    known = {str(row.env_id) for row in catalogue()}
-    others: list[dict[str, Any]] = [
-        {"id": env, "runs": _runs(env, found)} for env in sorted({env for env, _ in found} - known)
-    ]
-    return {
-        "algorithms": list(ALGORITHMS),
-        "rows": rows,
-        "others": [other for other in others if not is_full_atari(other["id"])],
-        "full_length": [other for other in others if is_full_atari(other["id"])],
-        "paper": _summary(paper_tables()),
-        "ours": _summary(our_tables(found)),
-        "agreement": _agreement(our_tables(found), paper_tables()),
-        "counts": {"built": len([row for row in rows if row["optimal"] is not None]), "runs": len(records),
-                   "failed": sum(record.error is not None for record in records)},
-    }  # fmt: skip
+def colour_variables() -> str:
+    """The CSS variables for light and for dark pages: --algorithm-0, … in the order of the registry, and the others."""
+    colours = {f"algorithm-{i}": Colour(spec.colour, spec.dark_colour) for i, spec in enumerate(algorithms())}
+    colours |= {"accent": ACCENT, "solved": SOLVED, "unsolved": UNSOLVED}
+    colours["ours"] = Colour(SQIRL.colour, SQIRL.dark_colour)
+    light = " ".join(f"--{name}: {colour.light};" for name, colour in colours.items())
+    dark = " ".join(f"--{name}: {colour.dark};" for name, colour in colours.items())
+    return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
 
 
-def _summary(tables: Mapping[str, Table]) -> dict[str, Any]:
-    """The paper's two tables, and its two shares, of these complexities."""
-    ppo, dqn = tables["ppo"], tables["dqn"]
-    shared = [env for env in tables["sqirl"] if env in ppo and env in dqn]
-    sqirl = {env: tables["sqirl"][env] for env in shared}
-    both = share_solved_where(sqirl, lambda env: ppo[env] is not None and dqn[env] is not None)
-    neither = share_solved_where(sqirl, lambda env: ppo[env] is None and dqn[env] is None)
+def page_data(data: ReportData, *, pictures: bool = True) -> dict[str, Any]:
+    """The data of the page as plain values."""
+    in_paper = paper_algorithms()
     return {
-        "solved": {name: [num_solved(table), len(table)] for name, table in tables.items()},
-        "pairs": [_comparison(compare(a, b, tables)) for a, b in PAIRS],
-        "sqirl_where_both": _finite(both),
-        "sqirl_where_neither": _finite(neither),
+        "algorithms": [
+            {"name": spec.name, "label": spec.label, "colour": f"var(--algorithm-{i})", "in_paper": spec in in_paper}
+            for i, spec in enumerate(algorithms())
+        ],
+        "subject": SQIRL.name,
+        "compared_with": [x.name for _, x in DRAWN_PAIRS],
+        "suites": list(SUITES),
+        "within_factor": WITHIN_FACTOR,
+        "rows": [_row(row, data.runs.get(row.env_id), pictures) for row in data.rows],
+        "others": [_environment_runs(runs) for runs in data.others],
+        "full_length": [_environment_runs(runs) for runs in data.full_length],
+        "paper": _summary(data.paper),
+        "ours": _summary(data.ours),
+        "agreement": [_agreement(entry) for entry in data.agreement],
+        "counts": {"built": data.num_built, "runs": len(data.records), "failed": data.num_failed},
+        "figure_2": {
+            "approximate": [_least_k(group) for group in data.least_k(lambda row: row.approx_min_k)],
+            "exact": [_least_k(group) for group in data.least_k(lambda row: row.min_k)],
+        },
+        "figure_3": [
+            {"y": y.name, "x": x.name, "points": _points(data.sample_complexities(y, x))} for y, x in DRAWN_PAIRS
+        ],
+        "theory": {
+            "horizon": _points(data.steps_of_sqirl_against(lambda row: row.effective_horizon)),
+            "bound": _points(data.steps_of_sqirl_against(lambda row: row.bound)),
+        },
     }
 
 
-def _agreement(ours: Mapping[str, Table], paper: Mapping[str, Table]) -> list[dict[str, Any]]:
-    """For each algorithm, our sample complexities against the paper's."""
-    found = []
-    for name in ALGORITHMS:
-        tables = {"ours": ours[name], "paper": paper[name]}
-        within = sum((mine or math.inf) <= 3 * (paper[name].get(env) or 0) for env, mine in ours[name].items())
-        found.append({"algorithm": name, **_comparison(compare("ours", "paper", tables)), "within_three": within})
-    return found
+def _summary(summary: Summary) -> dict[str, Any]:
+    return {
+        "solved": summary.solved,
+        "pairs": [_comparison(pair) for pair in summary.pairs],
+        "sqirl_where_both": _finite(summary.where_both),
+        "sqirl_where_neither": _finite(summary.where_neither),
+    }
+
+
+def _agreement(entry: Agreement) -> dict[str, Any]:
+    return {"algorithm": entry.algorithm.name, **_comparison(entry.comparison), "within": entry.within}
 
 
 def _comparison(c: Comparison) -> dict[str, Any]:
-    counts = {"both": c.both, "only_first": c.only_first, "only_second": c.only_second, "neither": c.neither}
-    return {"first": c.first, "second": c.second, "correlation": _interval(c.correlation),
-            "ratio": _interval(c.median_ratio), **counts}  # fmt: skip
+    return {
+        "first": c.first, "second": c.second,
+        "correlation": _interval(c.correlation), "ratio": _interval(c.median_ratio),
+        "both": c.both, "only_first": c.only_first, "only_second": c.only_second, "neither": c.neither,
+    }  # fmt: skip
 
 
 def _interval(e: Estimate | None) -> list[float | None] | None:
@@ -96,61 +126,88 @@ def _interval(e: Estimate | None) -> list[float | None] | None:
 
 
 def _finite(value: float | None) -> float | None:
+    """JSON has no nan and no infinity; six decimals are enough to be shown."""
     return None if value is None or not math.isfinite(value) else round(value, 6)
 
 
-def _row(
-    row: CatalogueRow, analysis: Analysis | None, found: Mapping[tuple[str, str], Outcome], pictures: bool
-) -> dict[str, Any]:
-    env = str(row.env_id)
-    growth = growth_notes().get(str(row.env_id.deterministic()))
+def _least_k(group: LeastK) -> dict[str, Any]:
     return {
-        "id": env,
-        "suite": row.env_id.suite,
-        "horizon": row.env_id.horizon,
-        "state": "built" if analysis else ("partly enumerated" if growth else "not built"),
-        "paper": {name: row.paper_steps[name] for name in ALGORITHMS},
-        "paper_returns": {name: row.paper_returns.get(name) for name in ("optimal", "ppo", "dqn", "sqirl")},
-        **_analysis(analysis),
-        "runs": _runs(env, found),
-        "pictures": _pictures(row, analysis) if pictures and analysis else [],
+        "k": group.k,
+        "solved": [row.env_id for row in group.solved],
+        "unsolved": [row.env_id for row in group.unsolved],
     }
 
 
-def _analysis(a: Analysis | None) -> dict[str, Any]:
+def _points(points: Sequence[ScatterPoint]) -> list[dict[str, Any]]:
+    return [{"id": p.env_id, "title": p.title, "x": p.x, "y": p.y, "ours": p.ours} for p in points]
+
+
+def _row(row: EnvironmentRow, runs: EnvironmentRuns | None, pictures: bool) -> dict[str, Any]:
+    """One of the paper's environments."""
+    return {
+        "id": row.env_id,
+        "title": row.title,
+        "suite": row.suite,
+        "horizon": row.horizon,
+        "state": row.state,
+        "build_id": row.deterministic_id,
+        "paper_solved": {spec.name: row.paper_solved.get(spec.name) for spec in algorithms()},
+        "paper_returns": dict(row.paper_returns),
+        **_analysis(row),
+        **_runs(runs),
+        "pictures": _pictures(row) if pictures else [],
+    }
+
+
+def _analysis(row: EnvironmentRow) -> dict[str, Any]:
+    a = row.analysis
     if a is None:
         return {"optimal": None}
-    bound = a.bounds.sqirl if a.bounds else None
     return {
         "optimal": a.optimal_return, "random": a.random_return, "states": a.num_states, "actions": a.num_actions,
         "min_k": a.min_k, "searched_k": a.searched_k, "approx_k": a.approx_min_k,
-        "H": a.effective_horizon, "H_k": a.effective_horizon_k,
-        "greedy": [round(value, 6) for value in a.greedy_returns[:5]],
-        "bound": bound if bound and math.isfinite(bound) else None,
+        "H": a.effective_horizon, "H_k": a.effective_horizon_k, "bound": row.bound,
+        "greedy": [round(value, 6) for value in a.greedy_returns[:SHOWN_K]],
         "witness": str(a.witness) if a.witness else None,
     }  # fmt: skip
 
 
-def _runs(env: str, found: Mapping[tuple[str, str], Outcome]) -> dict[str, Any]:
-    return {name: _outcome(found[env, name]) for name in ALGORITHMS if (env, name) in found}
+def _environment_runs(runs: EnvironmentRuns) -> dict[str, Any]:
+    """An environment that is not the paper's."""
+    return {"id": runs.env_id, "title": runs.title, **_runs(runs)}
 
 
-def _outcome(o: Outcome) -> dict[str, Any]:
+def _runs(runs: EnvironmentRuns | None) -> dict[str, Any]:
+    """Our runs on an environment by algorithm, and the lines in its figure of learning curves."""
+    if runs is None:
+        return {"runs": {}, "lines": {"optimal": None, "random": None}}
+    return {
+        "runs": {name: _outcome(outcome, runs.curves.get(name)) for name, outcome in runs.outcomes.items()},
+        "lines": {"optimal": runs.optimal, "random": runs.random},
+    }
+
+
+def _outcome(o: Outcome, curve: LearningCurve | None) -> dict[str, Any]:
     return {
         "setting": o.setting, "steps": o.complexity, "exact": o.exact_complexity, "return": o.best_return,
         "seeds": len(o.records), "settings": o.num_settings, "from": o.records[0].played_from,
-        "curves": [_curve(record) for record in o.records],
+        "curve": None if curve is None else _curve(curve.thinned(CURVE_POINTS)),
     }  # fmt: skip
 
 
-def _curve(record: RunRecord) -> list[list[float]]:
-    """Points at the steps when they were due, so that seeds lie above each other; the last word on each counts."""
-    by_steps = {record.due(place): round(point.mean, 5) for place, point in enumerate(record.curve)}
-    points = [[steps, mean] for steps, mean in by_steps.items()]
-    every = max(1, len(points) // CURVE_POINTS)
-    return [*points[:-1][::every], points[-1]] if points else []
+def _curve(curve: LearningCurve) -> Mapping[str, list[float]]:
+    return {
+        "steps": curve.steps.tolist(),
+        "median": curve.median.tolist(),
+        "low": curve.low.tolist(),
+        "high": curve.high.tolist(),
+    }
 
 
-def _pictures(row: CatalogueRow, analysis: Analysis) -> list[dict[str, str]]:
-    mdp = stored_mdp(row.env_id) if analysis.num_states < LARGEST_FOR_PICTURES * 4 else None
+def _pictures(row: EnvironmentRow) -> list[dict[str, str]]:
+    analysis = row.analysis
+    # The analysis counts (state, previous action) pairs: an MDP with far too many of them is not opened at all
+    if analysis is None or analysis.num_states >= 4 * LARGEST_FOR_PICTURES:
+        return []
+    mdp = stored_mdp(row.catalogue_row.env_id)
     return pictures_of(mdp, analysis) if mdp is not None and mdp.num_states < LARGEST_FOR_PICTURES else []

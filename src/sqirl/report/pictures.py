@@ -6,6 +6,7 @@ import base64
 import io
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.analysis.episode import optimal_episode
 from sqirl.analysis.result import Analysis
@@ -17,8 +18,8 @@ from sqirl.mdp.trace import live_game, play
 SIDE, COLOURS = 112, 24
 
 
-def data_url(picture: np.ndarray) -> str:
-    """(H, W, 3) uint8 → 'data:image/png;base64,…', scaled down and with few colours."""
+def data_url(picture: NDArray[np.uint8]) -> str:
+    """The picture (H, W, 3) as 'data:image/png;base64,…', scaled down and with few colours."""
     from PIL import Image
 
     image = Image.fromarray(picture)
@@ -32,7 +33,10 @@ def data_url(picture: np.ndarray) -> str:
 
 
 def pictures_of(mdp: TabularMDP, analysis: Analysis) -> list[dict[str, str]]:
-    """The start, an optimal episode halfway and at its end, and the witness; none where the game is not installed."""
+    """Pictures with captions: the start, the middle and the end of an optimal episode, and the state in which greedy fails.
+
+    Empty if the game is not installed. An MDP with random outcomes has no optimal episode to draw.
+    """
     try:
         game = live_game(mdp)
     except SqirlError:
@@ -45,7 +49,7 @@ def pictures_of(mdp: TabularMDP, analysis: Analysis) -> list[dict[str, str]]:
     except SqirlError:
         pass
     if analysis.witness is not None:
-        moments.append((f"greedy on Q^{analysis.witness.k} goes wrong here", analysis.witness.path))
+        moments.append((f"greedy on Q^{analysis.witness.k} fails here", analysis.witness.path))
     shown = []
     for caption, path in moments:
         play(game, path)

@@ -1,99 +1,153 @@
-"""The tables of sample complexities and of returns, as CSV and as LaTeX."""
+"""The paper's tables with our results added, as CSV and as LaTeX; `sqirl report --tables` writes them.
+
+Tables 2 and 3 and the two tables of Appendix D, which have no number, have one function each here. Table 1 holds the bounds
+(`sqirl.analysis.bounds`), Tables 4 to 6 hold the hyperparameters (the presets in `sqirl.algorithms`).
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from sqirl.envs.catalogue import catalogue
-from sqirl.mdp.files import write_atomically
-from sqirl.results.frame import Outcome, outcomes
-from sqirl.results.records import ALGORITHMS, RunRecord
-from sqirl.results.statistics import BUDGET
+from sqirl.algorithms.registry import algorithm, algorithms
+from sqirl.report.data import ReportData
+from sqirl.report.environments import EnvironmentRow
+from sqirl.results.outcomes import Outcome
+from sqirl.results.statistics import Estimate
+from sqirl.runtime.files import write_atomically
 
 Cell = float | str | None
+NOT_SOLVED = "not solved"
 
 
-def complexity_table(records: Sequence[RunRecord]) -> tuple[list[str], list[list[Cell]]]:
-    """Steps to solve, ours and the paper's; empty: not run, 'not solved': not within the budget."""
-    found = outcomes(records)
-    header = ["env", *(f"{name}_{whose}" for name in ALGORITHMS for whose in ("ours", "paper"))]
+@dataclass(frozen=True)
+class Table:
+    """A table as text files have it; None is an empty cell."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+def table_2_environments_solved(data: ReportData) -> Table:
+    """Table 2 of the paper: the number of environments that each algorithm solves.
+
+    Ours is added, with the number of environments that were run. Empty: the paper does not have the algorithm.
+    """
     rows: list[list[Cell]] = []
-    for row in catalogue():
-        cells: list[Cell] = [str(row.env_id)]
-        for name in ALGORITHMS:
-            paper = row.paper_steps[name]
-            cells.append(_solved(found.get((str(row.env_id), name))))
-            cells.append(paper if paper is not None and paper <= BUDGET else "not solved")
+    for spec in algorithms():
+        ours, paper = data.ours.solved[spec.name], data.paper.solved.get(spec.name, (None, None))
+        rows.append([spec.label, *ours, *paper])
+    return Table(["algorithm", "ours", "ours_of", "paper", "paper_of"], rows)
+
+
+def table_3_comparisons(data: ReportData) -> Table:
+    """Table 3 of the paper: rank correlation and median ratio of the sample complexities of two algorithms.
+
+    Over the environments that both solve. Ours is added, with 95 % bootstrap intervals and the counts of environments.
+    """
+    header = ["first", "second", "of", "correlation", "correlation_low", "correlation_high", "median_ratio", "ratio_low",
+              "ratio_high", "both", "only_first", "only_second", "neither"]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for ours, paper in zip(data.ours.pairs, data.paper.pairs, strict=True):
+        for whose, c in (("ours", ours), ("paper", paper)):
+            labels = [algorithm(c.first).label, algorithm(c.second).label]
+            counts = [c.both, c.only_first, c.only_second, c.neither]
+            rows.append([*labels, whose, *_interval(c.correlation), *_interval(c.median_ratio), *counts])
+    return Table(header, rows)
+
+
+def _interval(estimate: Estimate | None) -> list[Cell]:
+    return [None, None, None] if estimate is None else [estimate.value, estimate.low, estimate.high]
+
+
+def complexity_table(data: ReportData) -> Table:
+    """The paper's table of empirical sample complexities (Appendix D.1): steps to solve, ours and the paper's.
+
+    Ours adds a row for each environment that is not the paper's. Empty: not run, or the optimal return is not known;
+    'not solved': not within the budget.
+    """
+    header = ["env", *(f"{spec.name}_{whose}" for spec in algorithms() for whose in ("ours", "paper"))]
+    rows: list[list[Cell]] = []
+    for env, row in _environments(data):
+        cells: list[Cell] = [env]
+        for spec in algorithms():
+            solved = {} if row is None else row.paper_solved
+            paper = (solved[spec.name] or NOT_SOLVED) if spec.name in solved else None
+            cells += [_steps(data.outcomes.get((env, spec.name))), paper]
         rows.append(cells)
-    for env in _other_envs(found):
-        rows.append([env, *(cell for name in ALGORITHMS for cell in (_solved(found.get((env, name))), None))])
-    return header, rows
+    return Table(header, rows)
 
 
-def _solved(outcome: Outcome | None) -> Cell:
-    """Empty also where nobody knows what there is to reach."""
+def return_table(data: ReportData) -> Table:
+    """The paper's table of returns (Appendix D.2): the optimal return and the best mean returns, ours and the paper's.
+
+    Ours adds algorithms that the paper's table does not have, and a row for each environment that is not the paper's.
+    """
+    header = ["env", "optimal", *(f"{spec.name}_{whose}" for spec in algorithms() for whose in ("ours", "paper"))]
+    rows: list[list[Cell]] = []
+    for env, row in _environments(data):
+        paper = {} if row is None else row.paper_returns
+        cells: list[Cell] = [env, paper.get("optimal")]
+        for spec in algorithms():
+            outcome = data.outcomes.get((env, spec.name))
+            cells += [None if outcome is None else outcome.best_return, paper.get(spec.name)]
+        rows.append(cells)
+    return Table(header, rows)
+
+
+def _environments(data: ReportData) -> Iterator[tuple[str, EnvironmentRow | None]]:
+    """The paper's environments in its order, then the others that were run."""
+    yield from ((row.env_id, row) for row in data.rows)
+    yield from ((runs.env_id, None) for runs in sorted([*data.others, *data.full_length], key=lambda runs: runs.env_id))
+
+
+def _steps(outcome: Outcome | None) -> Cell:
     if outcome is None or outcome.records[0].optimal_return is None:
         return None
-    return outcome.complexity or "not solved"
+    return outcome.complexity or NOT_SOLVED
 
 
-def _other_envs(found: Mapping[tuple[str, str], Outcome]) -> list[str]:
-    """Those that are not the paper's: the user's own, and whole games."""
-    return sorted({env for env, _ in found} - {str(row.env_id) for row in catalogue()})
-
-
-def return_table(records: Sequence[RunRecord]) -> tuple[list[str], list[list[Cell]]]:
-    """The best mean returns, ours and the paper's, beside the optimal one."""
-    found, names = outcomes(records), ("sqirl", "ppo", "dqn")
-    header = ["env", "optimal", *(f"{name}_{whose}" for name in names for whose in ("ours", "paper"))]
-    rows: list[list[Cell]] = []
-    for row in catalogue():
-        cells: list[Cell] = [str(row.env_id), row.paper_returns["optimal"]]
-        for name in names:
-            mine = found.get((str(row.env_id), name))
-            cells += [None if mine is None else mine.best_return, row.paper_returns.get(name)]
-        rows.append(cells)
-    for env in _other_envs(found):
-        mine_of = [found.get((env, name)) for name in names]
-        rows.append(
-            [env, None, *(cell for mine in mine_of for cell in (None if mine is None else mine.best_return, None))]
-        )
-    return header, rows
-
-
-def as_csv(header: list[str], rows: list[list[Cell]]) -> str:
+def as_csv(table: Table) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([["" if cell is None else _whole(cell) for cell in row] for row in rows])
+    writer.writerow(table.header)
+    writer.writerows([["" if cell is None else _whole(cell) for cell in row] for row in table.rows])
     return buffer.getvalue()
 
 
 def _whole(cell: float | str) -> float | str:
-    """Steps are whole numbers, and look like it."""
+    """A whole number as an integer: steps are written without '.0'."""
     return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
 
 
-def as_latex(header: list[str], rows: list[list[Cell]]) -> str:
+def as_latex(table: Table) -> str:
     def shown(cell: Cell) -> str:
         if cell is None:
             return ""
         cell = _whole(cell)
         text = cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else f"{cell:.6g}"
-        return text.replace("not solved", "--").replace("_", r"\_")
+        return text.replace(NOT_SOLVED, "--").replace("_", r"\_")
 
-    lines = [r"\begin{longtable}{l" + "r" * (len(header) - 1) + "}", " & ".join(map(shown, header)) + r" \\ \hline"]
-    lines += [" & ".join(map(shown, row)) + r" \\" for row in rows]
+    lines = [r"\begin{longtable}{l" + "r" * (len(table.header) - 1) + "}"]
+    lines += [" & ".join(map(shown, table.header)) + r" \\ \hline"]
+    lines += [" & ".join(map(shown, row)) + r" \\" for row in table.rows]
     return "\n".join([*lines, r"\end{longtable}", ""])
 
 
-def write_tables(records: Sequence[RunRecord], folder: Path) -> list[Path]:
+def write_tables(data: ReportData, folder: Path) -> list[Path]:
+    """Write all tables as CSV and as LaTeX; returns the files."""
+    tables = {
+        "table-2-environments-solved": table_2_environments_solved(data),
+        "table-3-comparisons": table_3_comparisons(data),
+        "complexities": complexity_table(data),
+        "returns": return_table(data),
+    }
     written = []
-    for name, table in (("complexities", complexity_table(records)), ("returns", return_table(records))):
-        for suffix, text in ((".csv", as_csv(*table)), (".tex", as_latex(*table))):
+    for name, table in tables.items():
+        for suffix, text in ((".csv", as_csv(table)), (".tex", as_latex(table))):
             path = folder / f"{name}{suffix}"
             write_atomically(path, text.encode())
             written.append(path)

@@ -1,7 +1,7 @@
 """Statistics of sample complexities, some of which are censored: a run that never solved is known to need more than its budget.
 
-A table is a mapping env → steps, with None where an algorithm did not solve the env within the budget. Nothing is dropped in
-silence: every statistic over the environments that two algorithms both solve says how many these are.
+`Complexities` map environments to steps, with None where an algorithm did not solve the environment within the budget. Nothing
+is dropped silently: every statistic over the environments that two algorithms both solve says how many these are.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Table = Mapping[str, float | None]
+Complexities = Mapping[str, float | None]
 
 #: The paper's budget in steps; a complexity above it counts as not solved.
 BUDGET = 5_000_000
+#: Our complexity agrees with the paper's if it is at most so many times the paper's.
+WITHIN_FACTOR = 3
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,12 @@ class Comparison:
     neither: int
 
 
-def within_budget(table: Table, budget: float = BUDGET) -> dict[str, float | None]:
+def within_budget(table: Complexities, budget: float = BUDGET) -> dict[str, float | None]:
     """The table with complexities above the budget censored."""
     return {env: steps if steps is not None and steps <= budget else None for env, steps in table.items()}
 
 
-def num_solved(table: Table) -> int:
+def num_solved(table: Complexities) -> int:
     return sum(steps is not None for steps in table.values())
 
 
@@ -76,7 +78,7 @@ def median_ratio(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def compare(
-    first: str, second: str, tables: Mapping[str, Table], *, resamples: int = 2000, seed: int = 0
+    first: str, second: str, tables: Mapping[str, Complexities], *, resamples: int = 2000, seed: int = 0
 ) -> Comparison:
     """The paper's comparison of two algorithms, over the environments in both tables."""
     a, b = tables[first], tables[second]
@@ -109,7 +111,12 @@ def _estimate(
     return Estimate(value, float(low), float(high), len(solved))
 
 
-def share_solved_where(table: Table, condition: Callable[[str], bool]) -> float:
+def share_solved_where(table: Complexities, condition: Callable[[str], bool]) -> float:
     """The share of the environments with that property that the table solves; nan if there are none."""
     chosen = [steps for env, steps in table.items() if condition(env)]
     return num_solved(dict(enumerate(chosen))) / len(chosen) if chosen else math.nan  # type: ignore[arg-type]
+
+
+def num_within(ours: Complexities, paper: Complexities, factor: float = WITHIN_FACTOR) -> int:
+    """How many environments we solve within `factor` times the paper's steps."""
+    return sum((steps or math.inf) <= factor * (paper.get(env) or 0) for env, steps in ours.items())

@@ -1,4 +1,4 @@
-// Small charts in SVG: axes, dots that tell what they are, learning curves.
+// Small charts in SVG: axes, dots with a text, learning curves.
 
 const W = 420, H = 300, LEFT = 52, BOTTOM = 34, TOP = 10, RIGHT = 10;
 const tip = $("#tip");
@@ -10,7 +10,7 @@ function svgElement(tag, attributes, text) {
   return element;
 }
 
-// Show `text` beside the element when it is hovered or focused; choosing it opens the card of its environment.
+// Show `text` beside the element while it is hovered or focused. A click or Enter opens the card of the environment `id`.
 function hint(element, text, id) {
   const show = (x, y) => {
     tip.textContent = text;
@@ -47,7 +47,7 @@ function ticks(low, high, log) {
   return out;
 }
 
-// An empty chart with its axes; `X` and `Y` of the result map values to places.
+// An empty chart with its axes; `X` and `Y` of the result map values to coordinates.
 function chart(parent, { x, y, logx, logy, xlabel, ylabel, diagonal, label, yticks }) {
   const description = label || `${ylabel} against ${xlabel}`;
   const svg = svgElement("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": description });
@@ -87,38 +87,30 @@ function dots(c, points) {
   }
 }
 
-// The value of a curve at x: that of its last point before.
-function valueAt(curve, x) {
-  let value = curve[0][1];
-  for (const [at, v] of curve) if (at <= x) value = v;
-  return value;
-}
-
-// Learning curves of one environment: for each algorithm the median and the range over seeds.
+// Learning curves of one environment: the median and the range over seeds of each algorithm, as D holds them.
 function drawCurves(parent, row, { logx = true } = {}) {
-  const runs = Object.entries(row.runs), all = runs.flatMap(([, o]) => o.curves.flat());
-  if (!all.length) return;
-  const xs = all.map(p => p[0]), ys = all.map(p => p[1]).concat(row.optimal ?? [], row.random ?? []);
+  const runs = Object.entries(row.runs).filter(([, outcome]) => outcome.curve), lines = row.lines;
+  if (!runs.length) return;
+  const xs = runs.flatMap(([, outcome]) => outcome.curve.steps);
+  const ys = runs.flatMap(([, outcome]) => [...outcome.curve.low, ...outcome.curve.high]).concat(lines.optimal ?? [], lines.random ?? []);
   const low = Math.min(...ys), high = Math.max(...ys), pad = (high - low) * .06 || 1;
   const c = chart(parent, {
     x: logx ? [Math.max(1, Math.min(...xs) * .9), Math.max(...xs) * 1.1] : [0, Math.max(...xs) * 1.02],
-    y: [low - pad, high + pad], logx, xlabel: "steps", ylabel: "return", label: `Learning curves of ${short(row.id)}`,
+    y: [low - pad, high + pad], logx, xlabel: "steps", ylabel: "return", label: `Learning curves of ${row.title}`,
   });
-  for (const [value, pattern] of [[row.optimal, "6 4"], [row.random, "2 4"]])
+  for (const [value, pattern] of [[lines.optimal, "6 4"], [lines.random, "2 4"]])
     if (value != null) c.svg.append(dashed(LEFT, c.Y(value), W - RIGHT, c.Y(value), pattern));
-  for (const [algorithm, outcome] of runs) {
-    const curves = outcome.curves.filter(curve => curve.length), colour = `var(--${algorithm})`;
-    const grid = [...new Set(curves.flat().map(p => p[0]))].sort((a, b) => a - b);
-    const sorted = grid.map(x => curves.map(curve => valueAt(curve, x)).sort((a, b) => a - b));
-    const median = sorted.map(values => values[Math.floor((values.length - 1) / 2)]);
-    const line = values => grid.map((x, i) => `${c.X(x)},${c.Y(values[i])}`);
-    if (grid.length > 1) {
-      const range = [...line(sorted.map(v => v.at(-1))), ...line(sorted.map(v => v[0])).reverse()];
-      c.svg.append(svgElement("path", { d: `M${range.join("L")}Z`, fill: colour, "fill-opacity": .15 }));
-      c.svg.append(svgElement("path", { d: `M${line(median).join("L")}`, fill: "none", stroke: colour, "stroke-width": 1.8 }));
-    }
-    if (grid.length <= 12) dots(c, grid.map((x, i) => ({
-      x, y: median[i], r: 3, fill: colour, text: `${NAMES[algorithm]} after ${steps(x)} steps: ${num(median[i], 3)}`,
-    })));
+  for (const [name, outcome] of runs) drawCurve(c, name, outcome.curve);
+}
+
+function drawCurve(c, name, { steps: grid, median, low, high }) {
+  const colour = byName[name].colour, line = values => grid.map((x, i) => `${c.X(x)},${c.Y(values[i])}`);
+  if (grid.length > 1) {
+    const range = [...line(high), ...line(low).reverse()];
+    c.svg.append(svgElement("path", { d: `M${range.join("L")}Z`, fill: colour, "fill-opacity": .15 }));
+    c.svg.append(svgElement("path", { d: `M${line(median).join("L")}`, fill: "none", stroke: colour, "stroke-width": 1.8 }));
   }
+  if (grid.length <= 12) dots(c, grid.map((x, i) => ({
+    x, y: median[i], r: 3, fill: colour, text: `${label(name)} after ${steps(x)} steps: ${num(median[i], 3)}`,
+  })));
 }

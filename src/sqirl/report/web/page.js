@@ -1,122 +1,115 @@
 // The page, section by section.
 
-const plural = D.counts.failed ? `, ${D.counts.failed} failed` : "";
-$("#lead").textContent = `${D.rows.length} sticky-action environments, ${D.counts.built} of them enumerated exactly; `
-  + `${D.counts.runs.toLocaleString("en")} runs of our own${plural}. Everything on this page is in this file.`;
-const nothing = (parent, text) => parent.insertAdjacentHTML("beforeend", `<p class="soft">${text}</p>`);
+const failed = D.counts.failed ? `, ${D.counts.failed} failed` : "";
+$("#lead").textContent = `${D.rows.length} environments with sticky actions, ${D.counts.built} of them enumerated exactly; `
+  + `${D.counts.runs.toLocaleString("en")} runs of our own${failed}. This file holds all of its data.`;
+const note = (parent, text) => parent.insertAdjacentHTML("beforeend", `<p class="soft">${text}</p>`);
+const legend = D.algorithms.map(a => `<span style="background:${a.colour}"></span>${escaped(a.label)}`).join("");
+document.querySelectorAll(".legend").forEach(place => { place.outerHTML = legend; });
+$("#suite").insertAdjacentHTML("beforeend", D.suites.map(suite => `<option>${suite}</option>`).join(""));
 
-// The paper's two tables, and how far ours agree ----------------------------------------------------------------------
-const solvedOf = (tables, name) => `${tables.solved[name][0]} of ${tables.solved[name][1]}`;
+// Tables 2 and 3 of the paper, and how far our results agree with the paper's ------------------------------------------
+const solvedOf = (summary, name) => summary.solved[name] ? summary.solved[name].join(" of ") : "";
+const others = D.compared_with.map(label).join(" and ");
 $("#t-solved").innerHTML = tableOf(["Algorithm", "ours", "paper"], [
-  ...["ppo", "dqn", "sqirl", "gorp"].map(name => [NAMES[name], solvedOf(D.ours, name), solvedOf(D.paper, name)]),
-  ["SQIRL solves, where PPO and DQN both do", share(D.ours.sqirl_where_both), share(D.paper.sqirl_where_both)],
+  ...NAMES.map(name => [label(name), solvedOf(D.ours, name), solvedOf(D.paper, name)]),
+  [`${label(D.subject)} solves, where ${others} both do`, share(D.ours.sqirl_where_both), share(D.paper.sqirl_where_both)],
   ["… where neither does", share(D.ours.sqirl_where_neither), share(D.paper.sqirl_where_neither)],
 ]);
 const compared = (names, c) => [...names, interval(c.correlation), interval(c.ratio), c.both, c.only_first, c.only_second, c.neither];
 $("#t-pairs").innerHTML = tableOf(
   ["Pair", "of", "correlation", "median ratio", "both", "only 1st", "only 2nd", "neither"],
   D.ours.pairs.flatMap((pair, i) => [["ours", pair], ["paper", D.paper.pairs[i]]].map(
-    ([whose, c]) => compared([`${NAMES[c.first]}–${NAMES[c.second]}`, whose], c))),
+    ([whose, c]) => compared([`${label(c.first)}–${label(c.second)}`, whose], c))),
 );
 $("#t-agree").innerHTML = tableOf(
-  ["Algorithm", "rank correlation", "median of ours / paper's", "both solve", "only ours", "only the paper's", "neither", "within 3 times"],
-  D.agreement.map(c => [...compared([NAMES[c.algorithm]], c), `${c.within_three} of ${c.both}`]),
+  ["Algorithm", "rank correlation", "median of ours / paper's", "both solve", "only ours", "only the paper's", "neither",
+    `within ${D.within_factor} times`],
+  D.agreement.map(c => [...compared([label(c.algorithm)], c), `${c.within} of ${c.both}`]),
 );
 
-// SQIRL against PPO and DQN -------------------------------------------------------------------------------------------
-for (const other of ["ppo", "dqn"]) {
-  const parent = $("#s-" + other), range = [7e3, 6e6];
-  parent.insertAdjacentHTML("beforeend", `<h3>SQIRL against ${NAMES[other]}</h3>`);
-  const c = chart(parent, {
-    x: range, y: range, logx: true, logy: true, xlabel: NAMES[other] + " steps", ylabel: "SQIRL steps", diagonal: true,
+// Figure 3: the sample complexities of two algorithms --------------------------------------------------------------------
+const style = point => point.ours ? { fill: "var(--ours)" } : { fill: "var(--soft)", opacity: .45, r: 3.5 };
+const whose = point => point.ours ? "ours" : "paper";
+for (const { x, y, points } of D.figure_3) {
+  const panel = document.createElement("div"), range = [7e3, 6e6];
+  panel.className = "panel";
+  panel.innerHTML = `<h3>${label(y)} against ${label(x)}</h3>`;
+  $("#f-pairs").append(panel);
+  const c = chart(panel, {
+    x: range, y: range, logx: true, logy: true, xlabel: label(x) + " steps", ylabel: label(y) + " steps", diagonal: true,
   });
-  const points = (valueOf, whose, style) => D.rows
-    .map(row => ({ row, y: valueOf(row, "sqirl"), x: valueOf(row, other) }))
-    .filter(({ x, y }) => x && y)
-    .map(({ row, x, y }) => ({
-      x, y, id: row.id, ...style, text: `${short(row.id)} (${whose}): SQIRL ${steps(y)}, ${NAMES[other]} ${steps(x)}`,
-    }));
-  dots(c, points(paperSteps, "paper", { fill: "var(--soft)", opacity: .45, r: 3.5 }));
-  dots(c, points((row, name) => row.runs[name]?.steps, "ours", { fill: "var(--sqirl)" }));
+  dots(c, points.map(p => ({
+    ...p, ...style(p), text: `${p.title} (${whose(p)}): ${label(y)} ${steps(p.y)}, ${label(x)} ${steps(p.x)}`,
+  })));
 }
 
-// min k: a line for each k, a dot on it for each environment ----------------------------------------------------------
-function drawLeastK(parent, leastK, label) {
-  const lines = new Map();
-  for (const row of D.rows.filter(row => row.optimal != null)) {
-    const k = leastK(row) ?? Infinity;
-    lines.set(k, [...lines.get(k) || [], row]);
-  }
-  if (!lines.size) return nothing(parent, "No environment is enumerated.");
-  const ks = [...lines.keys()].sort((a, b) => a - b), longest = Math.max(...[...lines.values()].map(rows => rows.length));
+// Figure 2: a line for each k, and on it a dot for each environment --------------------------------------------------------
+const orMore = (k, row) => k ?? "more than " + row.searched_k;
+function drawLeastK(parent, groups, description) {
+  if (!groups.length) return note(parent, "No environment is enumerated.");
+  const longest = Math.max(...groups.map(group => group.solved.length + group.unsolved.length));
   const c = chart(parent, {
-    x: [0, longest + 1], y: [ks.length - .5, -.5], xlabel: "environments", ylabel: "k", label,
-    yticks: ks.map((k, i) => [i, k === Infinity ? "more" : k]),
+    x: [0, longest + 1], y: [groups.length - .5, -.5], xlabel: "environments", ylabel: "k", label: description,
+    yticks: groups.map((group, line) => [line, group.k ?? "more"]),
   });
-  const byPPO = row => paperSteps(row, "ppo") != null;
-  const exactly = row => row.min_k ?? "more than " + row.searched_k;
-  ks.forEach((k, line) => dots(c, lines.get(k).sort((a, b) => byPPO(b) - byPPO(a)).map((row, i) => ({
-    x: i + 1, y: line, r: 3.6, id: row.id, fill: byPPO(row) ? "var(--dqn)" : "var(--ppo)",
-    text: `${short(row.id)}: 95 % with k = ${row.approx_k ?? "more than " + row.searched_k}, exactly optimal with ${exactly(row)}`,
+  groups.forEach((group, line) => dots(c, [...group.solved, ...group.unsolved].map((id, i) => ({
+    x: i + 1, y: line, r: 3.6, id, fill: i < group.solved.length ? "var(--solved)" : "var(--unsolved)",
+    text: `${byId[id].title}: 95 % with k = ${orMore(byId[id].approx_k, byId[id])}, exactly optimal with ${orMore(byId[id].min_k, byId[id])}`,
   }))));
 }
-drawLeastK($("#f-mink"), row => row.approx_k, "The least k for 95 % of the optimal return");
-drawLeastK($("#f-exact"), row => row.min_k, "The least k for exactly the optimal return");
+drawLeastK($("#f-mink"), D.figure_2.approximate, "The least k for 95 % of the optimal return");
+drawLeastK($("#f-exact"), D.figure_2.exact, "The least k for exactly the optimal return");
 
-// Theory against practice ---------------------------------------------------------------------------------------------
-function drawTheory(parent, valueOf, xlabel, logx) {
-  const points = [];
-  for (const row of D.rows) {
-    const x = valueOf(row), ours = row.runs.sqirl?.steps, y = ours || paperSteps(row, "sqirl");
-    if (x && y) points.push({
-      x, y, id: row.id, fill: ours ? "var(--sqirl)" : "var(--soft)",
-      text: `${short(row.id)}: ${xlabel} ${logx ? x.toExponential(1) : num(x, 1)}, SQIRL ${steps(y)} (${ours ? "ours" : "paper"})`,
-    });
-  }
-  if (!points.length) return nothing(parent, "Nothing to show yet.");
-  const xs = points.map(p => p.x), highest = Math.max(...xs);
+// Theory and practice -----------------------------------------------------------------------------------------------------
+function drawTheory(parent, points, xlabel, logx) {
+  if (!points.length) return note(parent, "No environment is both enumerated and solved.");
+  const xs = points.map(p => p.x), highest = Math.max(...xs), ylabel = label(D.subject) + " steps";
   const x = logx ? [Math.min(...xs) / 3, highest * 3] : [0, highest * 1.05];
-  dots(chart(parent, { x, y: [5e3, 6e6], logx, logy: true, xlabel, ylabel: "SQIRL steps" }), points);
+  dots(chart(parent, { x, y: [5e3, 6e6], logx, logy: true, xlabel, ylabel }), points.map(p => ({
+    ...p, fill: style(p).fill,
+    text: `${p.title}: ${xlabel} ${logx ? p.x.toExponential(1) : num(p.x, 1)}, ${label(D.subject)} ${steps(p.y)} (${whose(p)})`,
+  })));
 }
-drawTheory($("#f-h"), row => row.H, "effective horizon", false);
-drawTheory($("#f-bound"), row => row.bound, "bound in steps", true);
+drawTheory($("#f-h"), D.theory.horizon, "effective horizon", false);
+drawTheory($("#f-bound"), D.theory.bound, "bound in steps", true);
 
-// Learning curves -----------------------------------------------------------------------------------------------------
+// Figures 5 and 4: learning curves ----------------------------------------------------------------------------------------
 function drawAllCurves(parent, rows, options, otherwise) {
   for (const row of rows.filter(wasRun)) {
     const panel = document.createElement("div");
     panel.className = "panel";
-    panel.innerHTML = `<h3>${escaped(short(row.id))}</h3>`;
+    panel.innerHTML = `<h3>${escaped(row.title)}</h3>`;
     drawCurves(panel, row, options);
     parent.append(panel);
   }
-  if (!parent.children.length) nothing(parent, otherwise);
+  if (!parent.children.length) note(parent, otherwise);
 }
 drawAllCurves($("#all-curves"), [...D.rows, ...D.others], {}, "No runs yet: sqirl sweep easy.");
 drawAllCurves($("#full-curves"), D.full_length, { logx: false }, "No runs yet: sqirl sweep atari-long.");
 
 // The table of all environments ---------------------------------------------------------------------------------------
-const LAST = 1e18; // sorts what is not known behind everything that is
+const LAST = 1e18; // values that are not known are sorted behind all others
 const complexity = name => [
-  NAMES[name],
-  row => (row.runs[name] ? steps(row.runs[name].steps) : " ") + " / " + steps(paperSteps(row, name)),
-  row => row.runs[name] ? row.runs[name].steps ?? LAST / 100 : LAST / 10 + (row.paper[name] ?? LAST / 100),
+  label(name),
+  row => (row.runs[name] ? steps(row.runs[name].steps) : " ") + " / " + paperSteps(row, name),
+  row => row.runs[name] ? row.runs[name].steps ?? LAST / 100 : LAST / 10 + (row.paper_solved[name] ?? LAST / 100),
 ];
 const bestReturn = name => [
-  NAMES[name] + " return",
+  label(name) + " return",
   row => `${num(row.runs[name]?.return) || " "} / ${num(row.paper_returns[name])}`,
   row => -(row.runs[name]?.return ?? -LAST),
 ];
 const COLUMNS = [ // name, what is shown, what is sorted by
-  ["environment", row => short(row.id), row => row.id],
+  ["environment", row => row.title, row => row.id],
   ["state", row => wasRun(row) ? row.state + ", run" : row.state, row => row.state],
   ["T", row => row.horizon, row => row.horizon],
   ["states", row => row.states?.toLocaleString("en") ?? "", row => row.states ?? LAST],
   ["optimal", row => num(row.optimal ?? row.paper_returns.optimal), row => row.optimal ?? row.paper_returns.optimal],
   ["min k", row => row.optimal == null ? "" : row.min_k ?? "> " + row.searched_k, row => row.min_k ?? LAST],
   ["H̄", row => num(row.H, 1), row => row.H ?? LAST],
-  ...["sqirl", "ppo", "dqn", "gorp"].map(complexity),
-  ...["sqirl", "ppo", "dqn"].map(bestReturn),
+  ...NAMES.map(complexity),
+  ...NAMES.map(bestReturn),
 ];
 let sortedBy = -1, direction = 1;
 
@@ -157,11 +150,11 @@ drawRows();
 function analysisOf(row) {
   if (row.optimal == null)
     return `<p>Not enumerated yet (${escaped(row.state)}). The paper's optimal return is ${num(row.paper_returns.optimal)}. `
-      + `<code>sqirl build ${escaped(row.id.replace("-Sticky", ""))}</code> enumerates it.</p>`;
+      + `<code>sqirl build ${escaped(row.build_id)}</code> enumerates it.</p>`;
   const facts = [
     ["horizon, actions, states", `${row.horizon}, ${row.actions}, ${row.states.toLocaleString("en")}`],
     ["optimal / random return", `${num(row.optimal, 4)} / ${num(row.random, 4)}`],
-    ["greedy on Q¹..Q⁵", row.greedy.map(value => num(value, 3)).join(", ")],
+    ["greedy on Q¹, Q², …", row.greedy.map(value => num(value, 3)).join(", ")],
     ["min k (95 %)", `${row.min_k ?? "> " + row.searched_k} (${row.approx_k ?? "> " + row.searched_k})`],
     ["effective horizon", row.H == null ? "unknown" : `${num(row.H, 2)} at k = ${row.H_k}`],
   ];
@@ -172,10 +165,10 @@ function analysisOf(row) {
 function runsOf(row) {
   return tableOf(
     ["Algorithm", "ours", "true return optimal", "paper", "best return", "setting", "seeds", "settings tried"],
-    ["sqirl", "ppo", "dqn", "gorp"].map(name => {
-      const o = row.runs[name], paper = steps(paperSteps(row, name));
-      if (!o) return [NAMES[name], "not run", "", paper, "", "", "", ""];
-      return [NAMES[name], steps(o.steps), steps(o.exact), paper, num(o.return, 3), escaped(o.setting), o.seeds, o.settings];
+    NAMES.map(name => {
+      const o = row.runs[name], paper = paperSteps(row, name);
+      if (!o) return [label(name), "not run", "", paper, "", "", "", ""];
+      return [label(name), steps(o.steps), steps(o.exact), paper, num(o.return, 3), escaped(o.setting), o.seeds, o.settings];
     }),
   );
 }

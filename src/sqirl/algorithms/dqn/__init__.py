@@ -1,0 +1,1 @@
+"""DQN of Stable-Baselines3 with the paper's hyperparameters."""

@@ -1,0 +1,99 @@
+"""What the rest of the package needs to know of DQN."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqirl.algorithms.spec import AlgorithmSpec, Option, Options
+from sqirl.envs.description import EnvDescription
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.vec_env import VecEnv
+
+    from sqirl.evaluation.returns import TablePolicy
+    from sqirl.play.table import Table
+
+
+class DQNSpec(AlgorithmSpec):
+    """Stable-Baselines3's DQN; the paper takes the better of ε decaying over 0.5 and over 5 million steps."""
+
+    name: ClassVar[str] = "dqn"
+    label: ClassVar[str] = "DQN"
+    colour: ClassVar[str] = "#3f8a4e"
+    dark_colour: ClassVar[str] = "#6fc181"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "epsilon_steps",
+            "steps over which ε decays; the paper tries 500000 and 5000000",
+            (500_000, 5_000_000),
+            label="ε steps",
+            plural="epsilon_steps",
+        ),
+    )
+    is_baseline: ClassVar[bool] = True
+    calibration_steps: ClassVar[int] = 300
+
+    def presets(self, env: EnvDescription) -> dict[str, int]:
+        return {"epsilon_steps": 1_000_000 if env.is_full_game else 500_000}
+
+    def make_model(
+        self, env: VecEnv, description: EnvDescription, options: Options, *, timesteps: int, seed: int, device: str
+    ) -> BaseAlgorithm:
+        """The hyperparameters of appendix C. Over a table the replay buffer holds keys of observations, not pictures."""
+        from stable_baselines3 import DQN
+
+        from sqirl.algorithms.dqn.replay import replay_arguments
+        from sqirl.algorithms.networks import policy_arguments
+        from sqirl.algorithms.sb3 import channels_last_on_cpu
+
+        return channels_last_on_cpu(
+            DQN(
+                env=env,
+                learning_starts=0,
+                buffer_size=100_000,
+                target_update_interval=8_000,
+                exploration_fraction=options["epsilon_steps"]
+                / timesteps,  # above 1: a short run ends before ε has decayed
+                exploration_final_eps=0.01,
+                batch_size=32,
+                train_freq=1,
+                # One gradient step for four env steps: with eight envs, two after every step of all of them
+                gradient_steps=max(1, env.num_envs // 4),
+                learning_rate=1e-4,
+                gamma=description.suite.discount,
+                seed=seed,
+                device=device,
+                **replay_arguments(env),
+                **policy_arguments(description.suite.network),
+            )
+        )
+
+    def table_policy(self, model: BaseAlgorithm, table: Table) -> TablePolicy:
+        from sqirl.algorithms.sb3 import predicting_policy
+
+        return predicting_policy(model, table)
+
+    def state(self, model: Any) -> dict[str, Any]:
+        from sqirl.algorithms.dqn.replay import TableReplayBuffer
+        from sqirl.algorithms.sb3 import model_state
+
+        state = {**model_state(model), "target": model.q_net_target.state_dict()}
+        if isinstance(model.replay_buffer, TableReplayBuffer):  # pictures of live games are not kept
+            state["replay"] = model.replay_buffer.state()
+        return state
+
+    def restore(self, model: Any, state: dict[str, Any]) -> None:
+        from sqirl.algorithms.dqn.replay import TableReplayBuffer
+        from sqirl.algorithms.sb3 import restore_model
+
+        model.q_net_target.load_state_dict(state["target"])
+        if isinstance(model.replay_buffer, TableReplayBuffer):
+            model.replay_buffer.restore(state["replay"])
+        restore_model(model, state)
+
+    def memory(self, model: Any, timesteps: int) -> dict[str, int]:
+        from sqirl.algorithms.sb3 import bytes_of_observation, plays_table
+
+        pictures = 0 if plays_table(model) else 2 * min(model.buffer_size, timesteps)
+        return {"replay": pictures * bytes_of_observation(model)}

@@ -1,0 +1,1 @@
+"""GORP: `algorithm.py` has its loop, `spec.py` what others need to know of it."""

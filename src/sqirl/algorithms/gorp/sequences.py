@@ -1,0 +1,45 @@
+"""The action sequences that GORP tries, and how episodes follow them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqirl.errors import SqirlError
+from sqirl.play.episodes import Act
+
+#: GORP plays m episodes for each of A^k sequences; beyond so many it would never end.
+MAX_SEQUENCES = 1_000_000
+
+
+def check_sequences(num_actions: int, k: int) -> None:
+    if num_actions**k > MAX_SEQUENCES:
+        raise SqirlError(
+            f"GORP with k = {k} would try {num_actions}^{k} = {num_actions**k:,} action sequences in every iteration, "
+            f"more than {MAX_SEQUENCES:,}; take a smaller k"
+        )
+
+
+def action_sequences(num_actions: int, length: int) -> NDArray[np.int32]:
+    """(A^length, length) all sequences in order."""
+    return np.array(list(itertools.product(range(num_actions), repeat=length)), np.int32)
+
+
+def plans_after(fixed: NDArray[np.integer] | list[int], sequences: NDArray[np.int32], m: int) -> NDArray[np.int64]:
+    """(sequences·m, length) the actions of m episodes for each sequence, played after the fixed actions."""
+    fixed = np.asarray(fixed, np.int64)
+    plans = np.concatenate([np.tile(fixed, (len(sequences), 1)), sequences], axis=1).astype(np.int64)
+    return np.repeat(plans, m, axis=0)
+
+
+def follow(plans: NDArray[np.int64], num_actions: int, rng: np.random.Generator) -> Act:
+    """Episode e takes the actions of plans[e], and uniformly random ones after them."""
+    length = plans.shape[1]
+
+    def act(t: NDArray[np.int64], keys: NDArray[np.int32], episode: NDArray[np.int64]) -> NDArray[np.integer]:
+        random = rng.integers(num_actions, size=len(t))
+        return np.where(t < length, plans[episode, np.minimum(t, length - 1)], random)
+
+    return act

@@ -1,0 +1,33 @@
+"""What the specs of SQIRL and GORP share: k and m, whole episodes, the search for the smallest m."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from sqirl.algorithms.spec import AlgorithmSpec, Option, Options
+from sqirl.envs.description import EnvDescription
+
+K = Option("k", "steps of Q-iteration (default 1)", (1, 2, 3, 4, 5), flag="-k")
+#: A search doubles m from the smallest value on.
+M = Option("m", "episodes in each iteration (default 100)", (1,), flag="-m", plural="smallest_m")
+
+
+class IteratedSpec(AlgorithmSpec):
+    """An algorithm that plays whole episodes in every iteration and does not look at its budget."""
+
+    options: ClassVar[tuple[Option, ...]] = (K, M)
+    searched_option: ClassVar[str | None] = M.name
+    depends_on_budget: ClassVar[bool] = False
+
+    def settings(self, tried: Mapping[str, tuple[int, ...]], *, searched: bool) -> list[dict[str, int]]:
+        return [{K.name: k} for k in tried[K.name]]
+
+    def num_envs(self, options: Options, env: EnvDescription) -> int:
+        """As many as divide the episodes of an iteration, so that no lane idles (from a table this number is not used)."""
+        episodes = self.episodes_per_iteration(options, env.num_actions())
+        assert episodes is not None
+        return max(n for n in range(1, env.suite.max_live_envs + 1) if episodes % n == 0)
+
+    def calibration_run(self, description: EnvDescription, options: Options) -> tuple[int, dict[str, int]]:
+        return self.calibration_steps, {**options, M.name: 2}

@@ -1,0 +1,1 @@
+"""PPO of Stable-Baselines3 with the paper's hyperparameters."""

@@ -1,0 +1,79 @@
+"""What the rest of the package needs to know of PPO."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqirl.algorithms.spec import AlgorithmSpec, Option, Options
+from sqirl.envs.description import EnvDescription
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.vec_env import VecEnv
+
+    from sqirl.evaluation.returns import TablePolicy
+    from sqirl.play.table import Table
+
+
+class PPOSpec(AlgorithmSpec):
+    """Stable-Baselines3's PPO; the paper takes the better of rollouts of 128 and of 1280 steps."""
+
+    name: ClassVar[str] = "ppo"
+    label: ClassVar[str] = "PPO"
+    colour: ClassVar[str] = "#c96f16"
+    dark_colour: ClassVar[str] = "#f0a04b"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("rollout", "steps of a rollout; the paper tries 128 and 1280", (128, 1280)),
+    )
+    is_baseline: ClassVar[bool] = True
+    calibration_steps: ClassVar[int] = 1100
+
+    def presets(self, env: EnvDescription) -> dict[str, int]:
+        return {"rollout": 128}
+
+    def make_model(
+        self, env: VecEnv, description: EnvDescription, options: Options, *, timesteps: int, seed: int, device: str
+    ) -> BaseAlgorithm:
+        """The hyperparameters of appendix C."""
+        from stable_baselines3 import PPO
+
+        from sqirl.algorithms.networks import policy_arguments
+        from sqirl.algorithms.sb3 import channels_last_on_cpu
+
+        return channels_last_on_cpu(
+            PPO(
+                env=env,
+                n_steps=options["rollout"],
+                batch_size=256,
+                n_epochs=4,
+                learning_rate=2.5e-4,
+                gae_lambda=0.95,
+                ent_coef=0.01,
+                clip_range=0.1,
+                vf_coef=0.5,
+                gamma=description.suite.discount,
+                seed=seed,
+                device=device,
+                **policy_arguments(description.suite.network),
+            )
+        )
+
+    def table_policy(self, model: BaseAlgorithm, table: Table) -> TablePolicy:
+        from sqirl.algorithms.sb3 import predicting_policy
+
+        return predicting_policy(model, table)
+
+    def state(self, model: BaseAlgorithm) -> dict[str, Any]:
+        from sqirl.algorithms.sb3 import model_state
+
+        return model_state(model)
+
+    def restore(self, model: BaseAlgorithm, state: dict[str, Any]) -> None:
+        from sqirl.algorithms.sb3 import restore_model
+
+        restore_model(model, state)
+
+    def memory(self, model: Any, timesteps: int) -> dict[str, int]:
+        from sqirl.algorithms.sb3 import bytes_of_observation
+
+        return {"rollout": 2 * model.n_steps * model.env.num_envs * bytes_of_observation(model)}

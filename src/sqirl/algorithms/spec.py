@@ -1,0 +1,140 @@
+"""What the rest of the package needs to know of an algorithm: one object says all of it.
+
+To add an algorithm, write a module with a subclass of `AlgorithmSpec` and register one instance in
+`sqirl.algorithms.registry`. Training, checkpoints, sweeps, tables and figures then know it. A spec is light: torch is imported
+only inside the methods that make or use a model.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqirl.envs.description import EnvDescription
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.vec_env import VecEnv
+
+    from sqirl.evaluation.returns import TablePolicy
+    from sqirl.play.table import Table
+
+Options = Mapping[str, int]
+
+#: Live environments that PPO and DQN play side by side (appendix C of the paper).
+NUM_ENVS = 8
+
+
+@dataclass(frozen=True)
+class Option:
+    """A whole number (at least 1) that a user can set for a run, and that a sweep can try several values of."""
+
+    name: str  # in configs and records
+    help: str
+    tried: tuple[int, ...]  # what the paper tries
+    flag: str = ""  # on the command line; --name if empty
+    label: str = ""  # in titles and tables; the name if empty
+    plural: str = ""  # the key of a sweep's TOML file; names + "s" if empty
+
+    @property
+    def shown(self) -> str:
+        return self.label or self.name
+
+    @property
+    def sweep_key(self) -> str:
+        return self.plural or f"{self.name}s"
+
+    @property
+    def command_flag(self) -> str:
+        return self.flag or f"--{self.name.replace('_', '-')}"
+
+
+class AlgorithmSpec(ABC):
+    """One algorithm: its names, its options with the paper's presets, its model, its checkpoint and its policy."""
+
+    #: Keys records and commands.
+    name: ClassVar[str]
+    #: In tables, titles and on the page.
+    label: ClassVar[str]
+    #: In figures and on the page, on a light and on a dark background.
+    colour: ClassVar[str]
+    dark_colour: ClassVar[str]
+    options: ClassVar[tuple[Option, ...]] = ()
+    #: A search looks for the smallest solving value of this option, by doubling and bisecting. None: nothing is searched.
+    searched_option: ClassVar[str | None] = None
+    #: Does a run depend on its budget? If not, a longer run passes through the same steps as a shorter one.
+    depends_on_budget: ClassVar[bool] = True
+    #: A baseline costs far more than SQIRL and GORP, so a sweep may give it fewer seeds.
+    is_baseline: ClassVar[bool] = False
+    #: Steps of the short run that measures the speed of the algorithm.
+    calibration_steps: ClassVar[int] = 1000
+
+    # Settings ---------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def presets(self, env: EnvDescription) -> dict[str, int]:
+        """The paper's choice of every option on an environment."""
+
+    def settings(self, tried: Mapping[str, tuple[int, ...]], *, searched: bool) -> list[dict[str, int]]:
+        """The settings that a sweep tries, from the values of each option; `searched`: the searched option is left open.
+
+        By default all values of the first option; the other options have their presets.
+        """
+        if not self.options:
+            return [{}]
+        first = self.options[0].name
+        return [{first: value} for value in tried[first]]
+
+    def episodes_per_iteration(self, options: Options, num_actions: int) -> int | None:
+        """Episodes that every iteration plays; None if the algorithm does not learn from whole episodes."""
+        return None
+
+    def num_envs(self, options: Options, env: EnvDescription) -> int:
+        """Environments that a run plays side by side."""
+        return NUM_ENVS
+
+    def max_steps(self, options: Options, env: EnvDescription, timesteps: int) -> int:
+        """The most steps that a run takes: its budget, or the end of its last iteration."""
+        if env.horizon is None or not env.is_bridge:
+            return timesteps
+        episodes = self.episodes_per_iteration(options, env.num_actions())
+        return timesteps if episodes is None else min(timesteps, episodes * env.horizon**2)
+
+    # The model --------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def make_model(
+        self, env: VecEnv, description: EnvDescription, options: Options, *, timesteps: int, seed: int, device: str
+    ) -> BaseAlgorithm:
+        """A model that has learned nothing yet."""
+
+    @abstractmethod
+    def table_policy(self, model: BaseAlgorithm, table: Table) -> TablePolicy:
+        """The model's policy without exploration, over the keys of a table."""
+
+    @abstractmethod
+    def state(self, model: BaseAlgorithm) -> dict[str, Any]:
+        """What a checkpoint keeps of a model, random generators included."""
+
+    @abstractmethod
+    def restore(self, model: BaseAlgorithm, state: dict[str, Any]) -> None:
+        """Bring a model that has learned nothing to the state of a checkpoint."""
+
+    def memory(self, model: BaseAlgorithm, timesteps: int) -> dict[str, int]:
+        """Bytes that a run holds at its largest, by what takes them."""
+        return {}
+
+    def calibrate(self, model: BaseAlgorithm, description: EnvDescription, timesteps: int) -> float:
+        """Train for a short while; returns seconds to add for work that was left out to save time."""
+        model.learn(timesteps)
+        return 0.0
+
+    def calibration_run(self, description: EnvDescription, options: Options) -> tuple[int, dict[str, int]]:
+        """(timesteps, options) of the short run that measures the speed."""
+        return self.calibration_steps, dict(options)
+
+    def label_of(self, options: Options) -> str:
+        """'k=1 m=100': the options in words."""
+        return " ".join(f"{option.shown}={options[option.name]}" for option in self.options if option.name in options)

@@ -1,0 +1,78 @@
+"""Checkpoints of deep SQIRL: the whole state of learning between two iterations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch as th
+
+from sqirl.errors import SqirlError
+from sqirl.play.live import FrameMemory, LivePlayer
+from sqirl.runtime.files import write_atomically
+
+if TYPE_CHECKING:
+    from sqirl.algorithms.sqirl.algorithm import SQIRL
+
+#: torch's default protocol cannot write strings of more than 4 GiB.
+PICKLE_PROTOCOL = 4
+
+
+def save_checkpoint(model: SQIRL, path: Path) -> None:
+    state = learning_state(model)
+    write_atomically(path, lambda file: th.save(state, file, pickle_protocol=PICKLE_PROTOCOL))
+
+
+def load_checkpoint(model: SQIRL, path: Path) -> None:
+    try:
+        state = th.load(path, map_location="cpu", weights_only=False)
+        identity = state["identity"]
+    except Exception as error:
+        raise SqirlError(f"'{path}' is not a checkpoint: {str(error).splitlines()[0]}") from error
+    for name, value in _identity(model).items():
+        if identity.get(name) != value:
+            raise SqirlError(f"'{path}' is of a run with {name} = {identity.get(name)}, not {value}")
+    restore_learning(model, state)
+
+
+def learning_state(model: SQIRL) -> dict[str, Any]:
+    """Everything that learning goes on from; arrays as tensors, which are written without a copy."""
+    player = model.player
+    return {
+        "identity": _identity(model),
+        "iteration": model.iteration,
+        "num_timesteps": model.num_timesteps,
+        "n_updates": model.n_updates,
+        "policy": model.policy.state_dict(),
+        "optimizer": model.policy.optimizer.state_dict(),
+        "averages": (model.averages.mean, model.averages.count),
+        "replay": model.replay.state(),
+        "frames": _frames_state(player.memory) if isinstance(player, LivePlayer) else None,
+    }
+
+
+def restore_learning(model: SQIRL, state: dict[str, Any]) -> None:
+    model.reset_learning()
+    model.iteration, model.num_timesteps = state["iteration"], state["num_timesteps"]
+    model.n_updates = state["n_updates"]
+    model.policy.load_state_dict(state["policy"])
+    model.policy.optimizer.load_state_dict(state["optimizer"])
+    mean, model.averages.count = state["averages"]
+    model.averages.mean = mean.to(model.device)
+    model.replay.restore(state["replay"])
+    if isinstance(model.player, LivePlayer):
+        frames = state["frames"]
+        model.player.memory.restore({**frames, "frames": frames["frames"].numpy()})
+
+
+def _frames_state(memory: FrameMemory) -> dict[str, Any]:
+    """The frames as a tensor, which torch writes without a copy."""
+    state = memory.state()
+    return {**state, "frames": th.from_numpy(state["frames"])}
+
+
+def _identity(model: SQIRL) -> dict[str, Any]:
+    """What two runs must share for one to go on from the other."""
+    names = ("k", "m", "horizon", "gamma", "seed", "buffer_size", "batch_size", "n_epochs", "learning_rate")
+    shapes = {"observations": str(model.observation_space), "actions": str(model.action_space)}
+    return {**{name: getattr(model, name) for name in names}, **shapes}

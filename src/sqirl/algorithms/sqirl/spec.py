@@ -1,0 +1,96 @@
+"""What the rest of the package needs to know of SQIRL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqirl.algorithms.iterated_spec import IteratedSpec, M
+from sqirl.algorithms.spec import Options
+from sqirl.envs.description import EnvDescription
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.vec_env import VecEnv
+
+    from sqirl.evaluation.returns import TablePolicy
+    from sqirl.play.table import Table
+
+#: The paper's m for whole Atari games (appendix C); games that are not listed have the first value.
+FULL_GAME_M, FULL_GAME_M_OF = 10, {"Qbert": 20}
+#: Steps that measure the speed in whole games, where SQIRL learns only after an episode.
+FULL_GAME_CALIBRATION_STEPS = 2500
+#: Bytes of a transition in the replay buffer; a growing buffer is copied, so twice that is needed.
+TRANSITION_BYTES = 60
+#: Steps of an episode whose length is not known, for the number of iterations that a budget allows.
+LONG_EPISODE = 1000
+
+
+class SQIRLSpec(IteratedSpec):
+    name: ClassVar[str] = "sqirl"
+    label: ClassVar[str] = "SQIRL"
+    colour: ClassVar[str] = "#2f6fb0"
+    dark_colour: ClassVar[str] = "#6aa8e8"
+    calibration_steps: ClassVar[int] = 600
+
+    def presets(self, env: EnvDescription) -> dict[str, int]:
+        m = FULL_GAME_M_OF.get(env.game_title, FULL_GAME_M) if env.is_full_game else 100
+        return {"k": 1, "m": m}
+
+    def episodes_per_iteration(self, options: Options, num_actions: int) -> int:
+        return options["m"]
+
+    def make_model(
+        self, env: VecEnv, description: EnvDescription, options: Options, *, timesteps: int, seed: int, device: str
+    ) -> BaseAlgorithm:
+        from sqirl.algorithms.networks import policy_arguments
+        from sqirl.algorithms.sqirl.algorithm import SQIRL
+
+        policy = policy_arguments(description.suite.network)
+        gamma = description.suite.discount
+        return SQIRL(env=env, k=options["k"], m=options["m"], gamma=gamma, seed=seed, device=device, **policy)
+
+    def table_policy(self, model: BaseAlgorithm, table: Table) -> TablePolicy:
+        from sqirl.evaluation.returns import TablePolicy
+
+        return TablePolicy.of_keys(model.act_by_keys)  # type: ignore[attr-defined]
+
+    def state(self, model: Any) -> dict[str, Any]:
+        from sqirl.algorithms.sqirl.checkpoint import learning_state
+
+        return learning_state(model)
+
+    def restore(self, model: Any, state: dict[str, Any]) -> None:
+        from sqirl.algorithms.sqirl.checkpoint import restore_learning
+
+        restore_learning(model, state)
+
+    def memory(self, model: Any, timesteps: int) -> dict[str, int]:
+        from sqirl.algorithms.sb3 import bytes_of_observation, plays_table
+        from sqirl.play.training_env import frames_kept, frames_stacked
+
+        rows = min(model.buffer_size, timesteps)
+        parts = {"transitions": 2 * rows * TRANSITION_BYTES}
+        if not plays_table(model):
+            parts["frames"] = frames_kept(rows) * bytes_of_observation(model) // frames_stacked(model.env)
+        weights = 4 * sum(p.numel() for p in model.policy.parameters())
+        parts["frozen networks"] = weights * max_iterations(model.horizon, model.m, timesteps)
+        parts["gradients and optimizer"] = 3 * weights
+        return parts
+
+    def calibration_run(self, description: EnvDescription, options: Options) -> tuple[int, dict[str, int]]:
+        if description.is_full_game:
+            return FULL_GAME_CALIBRATION_STEPS, {**options, M.name: 1}
+        return super().calibration_run(description, options)
+
+    def calibrate(self, model: Any, description: EnvDescription, timesteps: int) -> float:
+        """In whole games one epoch instead of ten, or it would take minutes; the time of the others is added."""
+        epochs = model.n_epochs
+        if description.is_full_game:
+            model.n_epochs = 1
+        model.learn(timesteps)
+        return float((epochs / model.n_epochs - 1) * model.training_seconds)
+
+
+def max_iterations(horizon: int | None, m: int, timesteps: int) -> int:
+    """Iterations that the budget allows at most."""
+    return horizon if horizon is not None else max(1, timesteps // (m * LONG_EPISODE))

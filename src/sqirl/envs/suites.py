@@ -1,0 +1,109 @@
+"""The suites: for each of them its games, its number of actions, what an agent sees, its network and its discount."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqirl.envs.catalogue import num_actions_of_procgen
+from sqirl.envs.game import Game
+from sqirl.envs.ids import FULL_ATARI_SUFFIX, STICKINESS, EnvId, is_bridge_id, is_full_atari_id, parse_id
+from sqirl.envs.view import View
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What the environments of a suite share; the last four fields are the paper's experimental setup (appendix C)."""
+
+    name: str
+    label: str
+    discount: float
+    network: str  # "nature", "minigrid", "impala" or "mlp": a name in `sqirl.algorithms.networks`
+    timesteps: int = 5_000_000
+    eval_every: int = 10_000
+    eval_episodes: int = 100
+    #: Live environments that SQIRL, GORP and evaluations play side by side.
+    max_live_envs: int = 8
+    stickiness: float = 0.0
+    id_suffix: str = ""
+
+    @property
+    def is_bridge(self) -> bool:
+        """Is it one of the three suites of BRIDGE?"""
+        return self.name in SUITES
+
+    def title_of(self, name: str) -> str:
+        """The name of a game from its id."""
+        return name.removeprefix("ALE/").removesuffix(self.id_suffix) if self.id_suffix else name
+
+
+ATARI = Suite("atari", "Atari", 1.0, "nature")
+PROCGEN = Suite("procgen", "Procgen", 1.0, "nature")
+MINIGRID = Suite("minigrid", "MiniGrid", 0.99, "minigrid")
+#: Whole Atari games. The more of them share one answer of the network, the less each waits for it.
+FULL_ATARI = Suite(
+    "full-atari", "full-length Atari", 0.99, "impala", timesteps=10_000_000, eval_every=100_000, eval_episodes=20,
+    max_live_envs=32, stickiness=STICKINESS, id_suffix=FULL_ATARI_SUFFIX,
+)  # fmt: skip
+#: Environments of the user's own: nothing is known of them.
+OWN = Suite("own", "own env", 0.99, "mlp")
+
+#: The BRIDGE suites by the names that an `EnvId` has.
+SUITES = {suite.name: suite for suite in (ATARI, PROCGEN, MINIGRID)}
+
+
+def suite_of(name: str) -> Suite:
+    """The suite of the environment of that name, told by its id alone: for results of environments that are not installed."""
+    if is_bridge_id(name):
+        return SUITES[parse_id(name).suite]
+    return FULL_ATARI if is_full_atari_id(name) else OWN
+
+
+def make_game(env_id: EnvId) -> Game:
+    """The live game of an id; the library of its suite is imported here."""
+    if env_id.suite == MINIGRID.name:
+        from sqirl.envs.minigrid import MiniGridGame
+
+        return MiniGridGame(env_id.game)
+    if env_id.suite == ATARI.name:
+        from sqirl.envs.atari import AtariGame
+
+        return AtariGame(env_id.game, env_id.frameskip, env_id.horizon)
+    from sqirl.envs.procgen import ProcgenGame
+
+    assert env_id.mode is not None and env_id.level is not None
+    return ProcgenGame(env_id.game, env_id.mode, env_id.level, env_id.frameskip, num_actions_of_procgen(env_id))
+
+
+def view_of(env_id: EnvId, screen_shape: tuple[int, ...]) -> View:
+    """What an agent sees of the games of an id."""
+    if env_id.suite == MINIGRID.name:
+        from sqirl.envs import minigrid
+
+        return minigrid.view_of(screen_shape)
+    if env_id.suite == ATARI.name:
+        from sqirl.envs import atari
+
+        return atari.VIEW
+    from sqirl.envs import procgen
+
+    return procgen.VIEW
+
+
+def num_actions_of(env_id: EnvId) -> int:
+    """How many actions the games of an id have."""
+    if env_id.suite == MINIGRID.name:
+        from sqirl.envs.minigrid import num_actions_of
+
+        return num_actions_of(env_id.game)
+    if env_id.suite == PROCGEN.name:
+        return num_actions_of_procgen(env_id)
+    from sqirl.envs.atari import num_actions_of_rom
+
+    return num_actions_of_rom(env_id.game)
+
+
+def num_actions_of_full_game(name: str) -> int:
+    """The same for a whole Atari game."""
+    from sqirl.envs.atari import num_actions_of_rom, rom_of_full_game
+
+    return num_actions_of_rom(rom_of_full_game(name))

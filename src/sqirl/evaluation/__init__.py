@@ -1,0 +1,1 @@
+"""Exact and sampled returns of any policy."""

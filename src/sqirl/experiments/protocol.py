@@ -1,0 +1,64 @@
+"""The paper's protocol (section 5 and appendix C): from what is asked for to the config of a run.
+
+A run is evaluated every 10,000 steps with 100 episodes (whole Atari games: every 100,000 with 20) and is given 5 million
+steps (10 million). These numbers are fields of `sqirl.envs.suites.Suite`; the presets of each algorithm are in its spec. Nothing
+here imports torch, so a wrong call is refused at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqirl.algorithms.registry import algorithm
+from sqirl.envs.description import EnvDescription, describe
+from sqirl.errors import SqirlError
+from sqirl.runs.config import STOP_EXACT, STOP_NEVER, RunConfig
+
+
+def planned_run(
+    algorithm_name: str,
+    env: str | EnvDescription,
+    *,
+    seed: int = 0,
+    timesteps: int | None = None,
+    live: bool = False,
+    keep_going: bool = False,
+    options: Mapping[str, int | None] | None = None,
+) -> RunConfig:
+    """The config of a run, with the paper's presets where nothing else is asked for; wrong values are refused here.
+
+    :param algorithm_name: a name in the registry
+    :param env: an environment
+    :param seed: of all randomness of the run
+    :param timesteps: the budget; the paper's if None
+    :param live: play the game itself even where its table is stored
+    :param keep_going: do not stop when the optimum is reached
+    :param options: options of the algorithm by name; None means the preset
+    """
+    spec, description = algorithm(algorithm_name), describe(env)
+    chosen = {name: value for name, value in (options or {}).items() if value is not None}
+    known = [option.name for option in spec.options]
+    for name, value in chosen.items():
+        if name not in known:
+            raise SqirlError(f"{spec.name} has no option {name}; it has {', '.join(known) or 'none'}")
+        if value < 1:
+            raise SqirlError(f"{name} = {value} is below 1, the least that makes sense")
+    check_k(description, chosen.get("k"))
+    suite = description.suite
+    return RunConfig(
+        spec.name,
+        description.name,
+        seed=seed,
+        timesteps=timesteps or suite.timesteps,
+        options={**spec.presets(description), **chosen},
+        live=live,
+        eval_every=suite.eval_every,
+        eval_episodes=suite.eval_episodes,
+        stop=STOP_NEVER if keep_going else STOP_EXACT,
+    )
+
+
+def check_k(env: EnvDescription, k: int | None) -> None:
+    """Refuse a k that is longer than the episodes of the environment."""
+    if env.is_bridge and k is not None and env.horizon is not None and k > env.horizon:
+        raise SqirlError(f"k = {k} is more than the {env.horizon} steps of an episode of {env.name}")

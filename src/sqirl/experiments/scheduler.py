@@ -1,0 +1,209 @@
+"""The scheduler of a sweep: all searches side by side, their runs on a process pool or on a dask cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqirl.errors import WorkFailed
+from sqirl.experiments.search import Finding, Search, search
+from sqirl.experiments.sweeps import Sweep
+from sqirl.experiments.worker import perform_task, task_of
+from sqirl.results.known_runs import KnownRuns
+from sqirl.runs.config import RunConfig
+from sqirl.runs.record import RunRecord
+from sqirl.runs.store import RecordStore, default_folder, shipped_records
+from sqirl.runtime.workers import WorkerPool, all_cores
+
+
+@dataclass(frozen=True)
+class SweepProgress:
+    """How far a sweep is."""
+
+    searches: int
+    searches_done: int
+    runs_done: int
+    runs_found: int  # of these, the ones that were there before
+    runs_failed: int
+    running: int
+    seconds: float
+
+
+@dataclass(eq=False)
+class _OpenSearch:
+    """A search and the runs that it waits for."""
+
+    search: Search
+    wanted: list[RunConfig] = field(default_factory=list)
+    records: dict[RunConfig, RunRecord] = field(default_factory=dict)
+    finding: Finding | None = None
+    started: int = 0  # runs so far
+
+    def advance(self) -> None:
+        """Send the records to the search and receive the runs that it needs next."""
+        try:
+            reply = [self.records[config] for config in self.wanted]
+            self.wanted = self.search.send(reply) if reply else next(self.search)
+            self.records = {}
+        except StopIteration as stop:
+            self.finding, self.wanted = stop.value, []
+
+    @property
+    def missing(self) -> list[RunConfig]:
+        return [config for config in self.wanted if config not in self.records]
+
+
+class Scheduler:
+    """Runs the searches of a sweep to their ends."""
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        folder: Path,
+        *,
+        jobs: int = 1,
+        cluster: str | None = None,
+        device: str = "cpu",
+        progress: Callable[[SweepProgress], None] | None = None,
+        deadline: float | None = None,
+        known: Iterable[RunRecord] = (),
+    ) -> None:
+        """`known` are records from elsewhere: runs that they answer for are not run."""
+        self.store, self.device = RecordStore(folder), device
+        self.pool = WorkerPool(jobs=jobs, cluster=cluster)
+        self.progress, self.deadline = progress, deadline
+        self.searches = [_OpenSearch(search(sweep, env, name)) for env in sweep.envs for name in sweep.algorithms]
+        self.known = KnownRuns(known)
+        self._running: dict[Any, tuple[_OpenSearch, RunConfig]] = {}
+        self._done = self._found = self._failed = 0
+
+    def run(self) -> list[Finding]:
+        """All findings; runs that are recorded already are not run again."""
+        began = time.monotonic()
+        for record in self.store.all():
+            self.known.add(record)
+        try:
+            for open_search in self.searches:
+                open_search.advance()
+                self._take_what_is_there(open_search)
+            while any(open_search.finding is None for open_search in self.searches):
+                self._submit()
+                self._report(began)
+                self._collect()
+                if self.deadline is not None and time.monotonic() > self.deadline:
+                    raise WorkFailed("the time limit is reached; the same command goes on")
+            self._report(began)
+        finally:
+            self.pool.close()  # a run in progress is resumed from its checkpoint another time
+        return [open_search.finding for open_search in self.searches if open_search.finding is not None]
+
+    def _take_what_is_there(self, open_search: _OpenSearch) -> None:
+        """Answer from the store as long as it has the records."""
+        while open_search.finding is None:
+            for config in open_search.missing:
+                record = self.store.get(config) or self.known.answer(config)
+                if record is not None and record.error is None:
+                    open_search.records[config] = record
+                    self._done += 1
+                    self._found += 1
+            if open_search.missing:
+                return
+            open_search.advance()
+
+    def _submit(self) -> None:
+        """Keep the workers busy; the searches take turns, so that one with long runs does not block the others."""
+        running = {config for _, config in self._running.values()}
+        waiting = [
+            (open_search.started + place, number, open_search, config)
+            for number, open_search in enumerate(self.searches)
+            for place, config in enumerate(c for c in open_search.missing if c not in running)
+        ]
+        room = max(0, self.pool.num_workers + 1 - len(self._running))
+        for _, _, open_search, config in sorted(waiting, key=lambda turn: turn[:2])[:room]:
+            self._running[self._start(config)] = open_search, config
+            open_search.started += 1
+
+    def _start(self, config: RunConfig) -> Any:
+        return self.pool.submit(perform_task, task_of(config), str(self.store.folder.absolute()), self.device)
+
+    def _collect(self) -> None:
+        """Wait until a run ends, at most for a short while."""
+        for future in self._ended():
+            open_search, config = self._running.pop(future)
+            try:
+                record = RunRecord.from_dict(future.result())
+            except self.pool.failures as error:
+                # Runs in progress are submitted again and resumed from their checkpoints
+                self.pool.worker_failed(error, "the records so far are kept")
+                if self.pool.cluster is None:  # a process pool breaks as a whole
+                    self._running.clear()
+                return
+            if not self.store.path(config).is_file():
+                self.store.put(record)  # a worker of a cluster may have a disk of its own
+            self.pool.task_finished()
+            self._done += 1
+            self._failed += record.error is not None
+            open_search.records[config] = record
+            self.known.add(record)
+            if not open_search.missing:
+                open_search.advance()
+                self._take_what_is_there(open_search)
+
+    def _ended(self) -> Iterable[Any]:
+        if self.pool.cluster is None:
+            return wait(self._running, timeout=0.5, return_when=FIRST_COMPLETED).done
+        time.sleep(0.05)
+        return [future for future in self._running if future.done()]
+
+    def _report(self, began: float) -> None:
+        if self.progress is not None:
+            finished = sum(open_search.finding is not None for open_search in self.searches)
+            self.progress(
+                SweepProgress(
+                    len(self.searches), finished, self._done, self._found, self._failed, len(self._running),
+                    time.monotonic() - began,
+                )
+            )  # fmt: skip
+
+
+def run_sweep(
+    sweep: Sweep,
+    *,
+    folder: Path | None = None,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    device: str = "cpu",
+    shipped: bool = False,
+    time_limit: float | None = None,
+    progress: Callable[[SweepProgress], None] | None = None,
+) -> list[Finding]:
+    """The findings of a sweep, one for each environment and algorithm. Whatever stops it, the same call goes on.
+
+    :param folder: where the records are kept; the user's folder of runs if None
+    :param jobs: worker processes; all cores if None
+    :param cluster: address of a dask scheduler whose workers do the runs
+    :param device: "cpu" or "cuda"
+    :param shipped: take the runs that come with the package as done
+    :param time_limit: seconds after which it stops with `WorkFailed`
+    :param progress: told a few times a second how far the sweep is
+    """
+    if cluster is None:  # workers of a cluster have devices of their own
+        from sqirl.runs.run import check_device
+
+        check_device(device)
+    folder = folder or default_folder()
+    RecordStore(folder).check()
+    return Scheduler(
+        sweep,
+        folder,
+        jobs=jobs or all_cores(),
+        cluster=cluster,
+        device=device,
+        progress=progress,
+        deadline=None if time_limit is None else time.monotonic() + time_limit,
+        known=shipped_records() if shipped else (),
+    ).run()

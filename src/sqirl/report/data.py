@@ -1,0 +1,285 @@
+"""Every number that the report shows, computed once. The page, the figures, the tables and the docs only lay it out.
+
+`report_data(records)` gathers everything. What only concerns an environment is in `sqirl.report.environments`, the median over
+seeds in `sqirl.report.learning_curve`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqirl.algorithms.registry import DQN, PPO, SQIRL, algorithm, algorithm_names
+from sqirl.algorithms.spec import AlgorithmSpec
+from sqirl.envs.suites import FULL_ATARI, Suite, suite_of
+from sqirl.report.environments import EnvironmentRow, environment_rows, paper_algorithms
+from sqirl.report.learning_curve import LearningCurve, learning_curve
+from sqirl.results.outcomes import Outcome, our_tables, outcomes, paper_tables
+from sqirl.results.statistics import (
+    Comparison,
+    Complexities,
+    compare,
+    num_solved,
+    num_within,
+    share_solved_where,
+)
+from sqirl.runs.record import RunRecord
+
+#: The pairs of algorithms that the paper compares in its Table 3, and those that it draws in its Figure 3.
+PAIRS = ((SQIRL, PPO), (SQIRL, DQN), (PPO, DQN))
+DRAWN_PAIRS = PAIRS[:2]
+
+
+@dataclass(frozen=True, eq=False)
+class EnvironmentRuns:
+    """Our runs on one environment. The keys are names of algorithms, in the order of the registry."""
+
+    env_id: str
+    suite: Suite
+    title: str
+    optimal: float | None  # the lines in its figure of learning curves
+    random: float | None
+    outcomes: Mapping[str, Outcome]
+    curves: Mapping[str, LearningCurve]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The paper's Tables 2 and 3, and two shares of its introduction, from one set of sample complexities."""
+
+    solved: Mapping[str, tuple[int, int]]  # Table 2: by algorithm, environments solved and environments run
+    pairs: tuple[Comparison, ...]  # Table 3
+    where_both: float | None  # the share that SQIRL solves of the environments that PPO and DQN both solve
+    where_neither: float | None  # ... and of those that neither solves
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Our sample complexities of one algorithm against the paper's, over the environments that we ran."""
+
+    algorithm: AlgorithmSpec
+    comparison: Comparison  # first: ours, second: the paper's
+    within: int  # environments that we solve within WITHIN_FACTOR times the paper's steps
+
+
+@dataclass(frozen=True)
+class LeastK:
+    """The environments that need one k, by whether the paper's PPO solves them; k is None where more are needed than searched."""
+
+    k: int | None
+    solved: tuple[EnvironmentRow, ...]
+    unsolved: tuple[EnvironmentRow, ...]
+
+
+@dataclass(frozen=True)
+class ScatterPoint:
+    """One environment in a scatter plot. `ours`: from our runs, else from the paper."""
+
+    env_id: str
+    title: str
+    x: float
+    y: float
+    ours: bool
+
+
+@dataclass(frozen=True)
+class SolvedByLuck:
+    """Cases (environment, algorithm) that are solved by the paper's rule although the true return was never optimal.
+
+    The paper's rule looks at the mean of an evaluation. The true return is computed on the table; `num_solved` counts the
+    solved cases for which it is known.
+    """
+
+    num_solved: int
+    cases: tuple[tuple[str, AlgorithmSpec], ...]
+
+
+@dataclass(frozen=True)
+class FullLengthRun:
+    """The evaluations of one run on a whole Atari game: (steps, mean return) after training, and the mean before it."""
+
+    game: str
+    algorithm: AlgorithmSpec
+    before: float | None
+    after: tuple[tuple[int, float], ...]
+    device: str
+
+
+@dataclass(frozen=True, eq=False)
+class ReportData:
+    """All numbers of the report. What takes time is computed when it is first asked for, and then kept."""
+
+    records: Sequence[RunRecord]
+    rows: Sequence[EnvironmentRow]  # the paper's environments
+    outcomes: Mapping[tuple[str, str], Outcome]  # by (environment, algorithm)
+    runs: Mapping[str, EnvironmentRuns]  # by environment, sorted
+
+    @property
+    def num_failed(self) -> int:
+        return sum(record.error is not None for record in self.records)
+
+    @property
+    def num_built(self) -> int:
+        """How many of the paper's environments are enumerated."""
+        return sum(row.analysis is not None for row in self.rows)
+
+    @cached_property
+    def full_length(self) -> list[EnvironmentRuns]:
+        """The runs on whole Atari games."""
+        return [runs for runs in self.runs.values() if runs.suite is FULL_ATARI]
+
+    @cached_property
+    def others(self) -> list[EnvironmentRuns]:
+        """The runs on environments that are neither the paper's nor whole Atari games."""
+        known = {row.env_id for row in self.rows}
+        return [runs for env, runs in self.runs.items() if env not in known and runs.suite is not FULL_ATARI]
+
+    @cached_property
+    def paper_complexities(self) -> dict[str, Complexities]:
+        """The paper's sample complexities by algorithm; an algorithm that the paper does not have is missing."""
+        known, tables = {spec.name for spec in paper_algorithms()}, paper_tables()
+        return {name: table for name, table in tables.items() if name in known}
+
+    @cached_property
+    def our_complexities(self) -> dict[str, Complexities]:
+        """Our sample complexities by algorithm, of the BRIDGE environments that were run."""
+        return our_tables(self.outcomes)
+
+    @cached_property
+    def paper(self) -> Summary:
+        return _summary(self.paper_complexities)
+
+    @cached_property
+    def ours(self) -> Summary:
+        return _summary(self.our_complexities)
+
+    @cached_property
+    def agreement(self) -> tuple[Agreement, ...]:
+        """One entry for each algorithm that the paper has."""
+        found = []
+        for spec in paper_algorithms():
+            ours, paper = self.our_complexities[spec.name], self.paper_complexities[spec.name]
+            comparison = compare("ours", "paper", {"ours": ours, "paper": paper})
+            found.append(Agreement(spec, comparison, num_within(ours, paper)))
+        return tuple(found)
+
+    def agreement_of(self, spec: AlgorithmSpec) -> Agreement:
+        return next(entry for entry in self.agreement if entry.algorithm is spec)
+
+    def least_k(self, k_of: Callable[[EnvironmentRow], int | None]) -> list[LeastK]:
+        """The enumerated environments by the k that `k_of` says, ascending, None last (Figure 2)."""
+        groups: dict[int | None, list[EnvironmentRow]] = defaultdict(list)
+        for row in self.rows:
+            if row.analysis is not None:
+                groups[k_of(row)].append(row)
+        return [
+            LeastK(
+                k,
+                tuple(row for row in groups[k] if row.paper_solved[PPO.name] is not None),
+                tuple(row for row in groups[k] if row.paper_solved[PPO.name] is None),
+            )
+            for k in sorted(groups, key=lambda k: math.inf if k is None else k)
+        ]
+
+    def sample_complexities(self, y: AlgorithmSpec, x: AlgorithmSpec) -> list[ScatterPoint]:
+        """The environments that both algorithms solve: the paper's results first, then ours (Figure 3)."""
+        points = []
+        for tables, ours in ((self.paper_complexities, False), (self.our_complexities, True)):
+            for row in self.rows:
+                steps_x, steps_y = tables[x.name].get(row.env_id), tables[y.name].get(row.env_id)
+                if steps_x is not None and steps_y is not None:
+                    points.append(ScatterPoint(row.env_id, row.title, steps_x, steps_y, ours))
+        return points
+
+    def steps_of_sqirl_against(self, value_of: Callable[[EnvironmentRow], float | None]) -> list[ScatterPoint]:
+        """SQIRL's sample complexity against a value of the environment: ours, or the paper's where we have none."""
+        points = []
+        for row in self.rows:
+            ours, x = self.our_complexities[SQIRL.name].get(row.env_id), value_of(row)
+            steps = row.paper_solved[SQIRL.name] if ours is None else ours
+            if x is not None and steps is not None:
+                points.append(ScatterPoint(row.env_id, row.title, x, steps, ours is not None))
+        return points
+
+    @property
+    def largest_budget(self) -> int:
+        """The most steps that a run on a BRIDGE environment could take."""
+        found = [o.records for o in self.outcomes.values() if o.suite.is_bridge]
+        return max((record.config.timesteps for records in found for record in records), default=0)
+
+    @cached_property
+    def solved_by_luck(self) -> SolvedByLuck:
+        """Over the BRIDGE environments."""
+        solved = [
+            outcome
+            for outcome in self.outcomes.values()
+            if outcome.suite.is_bridge and outcome.complexity is not None and _has_true_returns(outcome)
+        ]
+        cases = [(outcome.env_id, outcome.algorithm) for outcome in solved if outcome.exact_complexity is None]
+        return SolvedByLuck(len(solved), tuple((env, algorithm(name)) for env, name in cases))
+
+    @property
+    def machines(self) -> list[tuple[str, str, int]]:
+        """(device, version of torch, number of runs), the most frequent first."""
+        found = Counter((record.device or "unknown", record.versions.get("torch", "?")) for record in self.records)
+        return [(device, torch, count) for (device, torch), count in found.most_common()]
+
+    @property
+    def full_length_runs(self) -> list[FullLengthRun]:
+        """The first seed of every outcome on a whole Atari game."""
+        return [
+            _full_length_run(runs.title, outcome) for runs in self.full_length for outcome in runs.outcomes.values()
+        ]
+
+
+def report_data(records: Sequence[RunRecord]) -> ReportData:
+    """The numbers of the report, from the records of runs and the analyses that come with the package."""
+    found, rows = outcomes(records), environment_rows()
+    rows_by_id = {row.env_id: row for row in rows}
+    runs = {env: _environment_runs(env, found, rows_by_id.get(env)) for env in sorted({env for env, _ in found})}
+    return ReportData(records, rows, found, runs)
+
+
+def _environment_runs(
+    env: str, found: Mapping[tuple[str, str], Outcome], row: EnvironmentRow | None
+) -> EnvironmentRuns:
+    mine = {name: found[env, name] for name in algorithm_names() if (env, name) in found}
+    curves = {name: learning_curve(outcome.records) for name, outcome in mine.items()}
+    suite, first = suite_of(env), next(iter(mine.values())).records[0]
+    analysis = None if row is None else row.analysis
+    return EnvironmentRuns(
+        env,
+        suite,
+        suite.title_of(env) if row is None else row.title,
+        first.optimal_return if analysis is None else analysis.optimal_return,
+        first.random_return if analysis is None else analysis.random_return,
+        mine,
+        {name: curve for name, curve in curves.items() if curve is not None},
+    )
+
+
+def _summary(tables: Mapping[str, Complexities]) -> Summary:
+    ppo, dqn = tables[PPO.name], tables[DQN.name]
+    sqirl = {env: steps for env, steps in tables[SQIRL.name].items() if env in ppo and env in dqn}
+    both = share_solved_where(sqirl, lambda env: ppo[env] is not None and dqn[env] is not None)
+    neither = share_solved_where(sqirl, lambda env: ppo[env] is None and dqn[env] is None)
+    return Summary(
+        solved={name: (num_solved(table), len(table)) for name, table in tables.items()},
+        pairs=tuple(compare(first.name, second.name, tables) for first, second in PAIRS),
+        where_both=None if math.isnan(both) else both,
+        where_neither=None if math.isnan(neither) else neither,
+    )
+
+
+def _has_true_returns(outcome: Outcome) -> bool:
+    return any(point.exact is not None for record in outcome.records for point in record.curve)
+
+
+def _full_length_run(game: str, outcome: Outcome) -> FullLengthRun:
+    record = outcome.records[0]
+    means = {point.steps: point.mean for point in record.curve}  # the later of two evaluations at the same step
+    before = means.pop(0, None)
+    return FullLengthRun(game, algorithm(outcome.algorithm), before, tuple(means.items()), record.device)

@@ -1,0 +1,52 @@
+"""What earlier runs say about a run: its record, or what its record would be if only its budget differs.
+
+SQIRL and GORP do not depend on their budget (`AlgorithmSpec.depends_on_budget`): a run with a larger budget passes through the
+same steps, and a run that ended before its budget was spent would have ended at the same step with any other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sqirl.runs.config import RunConfig
+from sqirl.runs.record import RunRecord
+
+
+class KnownRuns:
+    """Records by everything but their budgets."""
+
+    def __init__(self, records: Iterable[RunRecord]) -> None:
+        self._records: dict[RunConfig, list[RunRecord]] = defaultdict(list)
+        for record in records:
+            self.add(record)
+
+    def add(self, record: RunRecord) -> None:
+        if record.error is None:
+            self._records[_without_budget(record.config)].append(record)
+
+    def answer(self, config: RunConfig) -> RunRecord | None:
+        """The record that the run would have, if the records tell."""
+        for record in self._records.get(_without_budget(config), ()):
+            if record.config == config:
+                return record
+            if config.spec.depends_on_budget:
+                continue
+            if record.config.timesteps >= config.timesteps:
+                return _cut(record, config)
+            if record.steps < record.config.timesteps:  # over before its budget was spent
+                return replace(record, config=config)
+        return None
+
+
+def _without_budget(config: RunConfig) -> RunConfig:
+    return replace(config, timesteps=0)
+
+
+def _cut(record: RunRecord, config: RunConfig) -> RunRecord:
+    """The record of the run at the time when the smaller budget was spent."""
+    if record.steps <= config.timesteps:
+        return replace(record, config=config)
+    curve = tuple(point for place, point in enumerate(record.curve) if record.due(place) <= config.timesteps)
+    return replace(record, config=config, curve=curve, steps=config.timesteps)

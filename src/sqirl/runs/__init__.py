@@ -1,0 +1,1 @@
+"""One run: its config, its record, the store of records, and the run itself."""

@@ -1,0 +1,237 @@
+"""One run, from its config to its record: made, trained, evaluated, checkpointed, resumed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import numpy as np
+import torch as th
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
+
+from sqirl.envs.description import describe
+from sqirl.errors import SqirlError, WorkFailed
+from sqirl.evaluation.returns import Evaluation, evaluate_live, evaluate_on_table
+from sqirl.play.training_env import training_env
+from sqirl.play.vec_env import TableVecEnv
+from sqirl.runs import checkpoint
+from sqirl.runs.config import STOP_MEAN, STOP_NEVER, RunConfig
+from sqirl.runs.memory import check_memory
+from sqirl.runs.record import Point, RunRecord, reaches
+from sqirl.runs.store import RecordStore
+from sqirl.runs.target import target_of
+from sqirl.runtime.progress import CountProgress
+
+#: Packages whose versions a record tells.
+VERSIONS = ("sqirl", "torch", "stable-baselines3", "numpy")
+#: Seconds between checkpoints unless another number is given: a killed run loses no more than that.
+CHECKPOINT_SECONDS = 60.0
+#: Checkpoints of live games hold gigabytes of frames: writing them takes at most this share of the time.
+CHECKPOINT_SHARE = 0.05
+#: Seconds between two reports of progress.
+PROGRESS_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a run is."""
+
+    config: RunConfig
+    steps: int
+    steps_per_second: float
+    last: Point | None
+    optimal_return: float | None
+
+
+def perform(
+    config: RunConfig,
+    store: RecordStore,
+    *,
+    device: str = "cpu",
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    progress: Callable[[RunProgress], None] | None = None,
+    drawing: CountProgress | None = None,
+) -> RunRecord:
+    """The record of the run: the stored one, or else that of running it now, resumed from its checkpoint if it has one.
+
+    Two processes do not do the same run in the same folder at the same time: the second one waits for the record.
+
+    :param config: the run
+    :param store: where its record and its checkpoint are kept
+    :param device: "cpu" or "cuda"
+    :param checkpoint_seconds: seconds between checkpoints
+    :param progress: told a few times a second how far the run is
+    :param drawing: told of screens that have to be drawn before the run
+    """
+    with store.claimed(config):
+        found = store.get(config)
+        if found is not None and found.error is None:
+            return found
+        run = Run(config, store, device, checkpoint_seconds, progress, drawing)
+        record = run.perform()
+        store.put(record)
+        run.checkpoint_path.unlink(missing_ok=True)
+        return record
+
+
+class Run:
+    """A run in progress."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        store: RecordStore,
+        device: str,
+        checkpoint_seconds: float,
+        progress: Callable[[RunProgress], None] | None,
+        drawing: CountProgress | None,
+    ) -> None:
+        self.config, self.checkpoint_seconds, self.progress = config, checkpoint_seconds, progress
+        self.spec, self.description = config.spec, describe(config.env_id)
+        self.target = target_of(self.description)
+        self.checkpoint_path = store.folder / f"{config.digest}.checkpoint"
+        self.curve: list[Point] = []
+        self.seconds_before = 0.0
+        self._eval_env: VecEnv | None = None
+        self.env = self._make_env(self.spec.num_envs(config.chosen, self.description), drawing)
+        base = self.env.unwrapped
+        self.table = base.table if isinstance(base, TableVecEnv) else None
+        self.model = self._make_model(check_device(device))
+        self.model.set_logger(Logger(folder=None, output_formats=[]))  # the default one leaves a folder in /tmp
+        check_memory(self.spec, self.model, config.timesteps)
+
+    def _make_env(self, num_envs: int, drawing: CountProgress | None) -> VecEnv:
+        return training_env(self.description, live=self.config.live, num_envs=num_envs, progress=drawing)
+
+    def _make_model(self, device: str) -> BaseAlgorithm:
+        config = self.config
+        try:
+            return self.spec.make_model(
+                self.env, self.description, config.chosen, timesteps=config.timesteps, seed=config.seed, device=device
+            )
+        except MemoryError as error:
+            raise SqirlError(f"{config.label} does not fit into memory: {error}") from error
+        except (AssertionError, NotImplementedError, ValueError) as error:  # raised by Stable-Baselines3 for spaces
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise SqirlError(f"{config.algorithm} cannot be trained on {config.env_id}: {reason}") from error
+
+    def perform(self) -> RunRecord:
+        if self.checkpoint_path.is_file():
+            self.curve, self.seconds_before = checkpoint.load(self.checkpoint_path, self.spec, self.model)
+            if self.table is None:  # a live game starts new episodes; they must not repeat its first ones
+                self.env.seed(self._live_seed(self.model.num_timesteps))
+        self._began = time.monotonic()
+        whole_game = self.description.is_full_game
+        if whole_game and not self.curve:
+            self.evaluate()  # no analysis says where the curve of a whole game begins
+        if not self.solved:
+            done = self.model.num_timesteps
+            self.model.learn(self.config.timesteps - done, callback=_Watch(self), reset_num_timesteps=not done)
+            if not self.curve or self.curve[-1].steps < self.model.num_timesteps or not self.solved:
+                self.evaluate()  # what was learned last
+        return RunRecord(
+            self.config,
+            tuple(self.curve),
+            self.model.num_timesteps,
+            round(self.seconds, 3),
+            self.target.optimal,
+            self.target.tolerance,
+            self.target.random,
+            "table" if self.table is not None else "live",
+            self.model.device.type,
+            versions={name: version(name) for name in (*VERSIONS, *(["ale-py"] if whole_game else []))},
+        )
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self._began
+
+    @property
+    def solved(self) -> bool:
+        """By the rule that the run stops by; without a true return, by the mean."""
+        if self.config.stop == STOP_NEVER or self.target.optimal is None or not self.curve:
+            return False
+        last = self.curve[-1]
+        by_mean = self.config.stop == STOP_MEAN or last.exact is None
+        value = last.mean if by_mean or last.exact is None else last.exact
+        return reaches(value, self.target.optimal, self.target.tolerance)
+
+    def evaluate(self) -> None:
+        """Add a point to the curve; its randomness comes from the seed and the number of steps."""
+        steps = self.model.num_timesteps
+        found = self._evaluation(steps)
+        if not np.isfinite(found.mean):
+            raise WorkFailed(
+                f"the mean return after {steps:,} steps is {found.mean}: {self.config.env_id} pays no numbers"
+            )
+        point = Point(steps, found.mean, found.exact)
+        if point not in self.curve:  # learning after the last step makes another one of the same steps
+            self.curve.append(point)
+
+    def _evaluation(self, steps: int) -> Evaluation:
+        if self.table is not None:
+            rng = np.random.default_rng([self.config.seed, steps])
+            policy = self.spec.table_policy(self.model, self.table)
+            return evaluate_on_table(policy, self.table, episodes=self.config.eval_episodes, rng=rng)
+        if self._eval_env is None:
+            env = self._make_env(min(self.description.suite.max_live_envs, self.config.eval_episodes), None)
+            self._eval_env = VecTransposeImage(env) if isinstance(self.model.env, VecTransposeImage) else env
+        return evaluate_live(
+            self.model, self._eval_env, episodes=self.config.eval_episodes, seed=self._live_seed(steps)
+        )
+
+    def _live_seed(self, steps: int) -> int:
+        """A seed for a live game after so many steps."""
+        return (self.config.seed * 1_000_003 + steps) % 2**31
+
+    def save_checkpoint(self) -> None:
+        checkpoint.save(self.checkpoint_path, self.spec, self.model, self.curve, self.seconds)
+
+
+class _Watch(BaseCallback):
+    """Evaluates on schedule, stops when solved, reports progress, and saves checkpoints between rollouts."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+        self._next = (run.model.num_timesteps // run.config.eval_every + 1) * run.config.eval_every
+        self._reported = time.monotonic()
+        self._next_save = self._reported + run.checkpoint_seconds
+        self._first_steps = run.model.num_timesteps
+
+    def _on_step(self) -> bool:
+        run, now = self.run, time.monotonic()
+        if self.model.num_timesteps >= self._next:
+            self._next += run.config.eval_every * (1 + (self.model.num_timesteps - self._next) // run.config.eval_every)
+            run.evaluate()
+        if run.progress is not None and now - self._reported > PROGRESS_SECONDS:
+            self._reported = now
+            speed = (self.model.num_timesteps - self._first_steps) / max(now - run._began, 1e-9)
+            last = run.curve[-1] if run.curve else None
+            run.progress(RunProgress(run.config, self.model.num_timesteps, speed, last, run.target.optimal))
+        return not run.solved
+
+    def _on_rollout_start(self) -> None:
+        began = time.monotonic()
+        if began >= self._next_save and self.model.num_timesteps > self._first_steps:
+            self.run.save_checkpoint()
+            now = time.monotonic()
+            self._next_save = now + max(self.run.checkpoint_seconds, (now - began) / CHECKPOINT_SHARE)
+
+
+def check_device(device: str) -> str:
+    """The device, refused if it is not there: Stable-Baselines3 would silently take the CPU instead."""
+    try:
+        kind = th.device(device).type
+    except RuntimeError:
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        raise SqirlError(f"no device '{device}'; there are cpu, cuda and cuda:0, cuda:1, …")
+    if kind == "cuda" and not th.cuda.is_available():
+        raise SqirlError(f"no GPU for --device {device}: torch {th.__version__} sees none; take --device cpu")
+    return device

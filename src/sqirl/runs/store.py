@@ -1,0 +1,132 @@
+"""Records on disk: a folder with one JSON file for each run, and the packed file that comes with the package."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+from sqirl.errors import SqirlError
+from sqirl.mdp.store import user_folder
+from sqirl.runs.config import RunConfig
+from sqirl.runs.record import RunRecord
+from sqirl.runtime.files import write_atomically
+from sqirl.runtime.locks import try_to_lock
+
+#: Seconds between two looks at the lock of a run that another process does.
+POLL_SECONDS = 0.5
+
+
+def default_folder() -> Path:
+    """Where records go unless another folder is named."""
+    return user_folder() / "runs"
+
+
+class RecordStore:
+    """A folder of records: one file `<digest>.json` for each run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, config: RunConfig) -> Path:
+        return self.folder / f"{config.digest}.json"
+
+    def get(self, config: RunConfig) -> RunRecord | None:
+        path = self.path(config)
+        return read_record(path) if path.is_file() else None
+
+    def put(self, record: RunRecord) -> Path:
+        path = self.path(record.config)
+        write_atomically(path, f"{json.dumps(record.to_dict(), separators=(',', ':'))}\n".encode())
+        return path
+
+    @contextmanager
+    def claimed(self, config: RunConfig) -> Iterator[None]:
+        """Hold the lock file of the run while inside; waits while another process holds it."""
+        path, is_new = self.folder / f"{config.digest}.lock", not self.folder.exists()
+        self.check()
+        while True:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT)
+            if not try_to_lock(handle):
+                os.close(handle)
+                time.sleep(POLL_SECONDS)
+                continue
+            try:
+                # The last holder may have removed the file that was opened here: then the lock protects nothing
+                if not path.exists() or os.stat(path).st_ino != os.fstat(handle).st_ino:
+                    continue
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                    if is_new and not any(self.folder.iterdir()):
+                        self.folder.rmdir()
+                return
+            finally:
+                os.close(handle)
+
+    def check(self) -> None:
+        """Raise `SqirlError` if records cannot be written: called before hours of work, not after them."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
+            raise SqirlError(
+                f"'{self.folder}' cannot hold records: {error.strerror}; choose another folder with --out"
+            ) from error
+
+    def all(self) -> list[RunRecord]:
+        return [read_record(path) for path in sorted(self.folder.glob("*.json"))]
+
+
+def read_record(path: Path) -> RunRecord:
+    try:
+        return RunRecord.from_dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, SqirlError) as error:
+        raise SqirlError(
+            f"'{path}' is not a record of a run ({error}); remove it, and the run is done again"
+        ) from error
+
+
+def pack_records(records: Iterable[RunRecord], path: Path) -> None:
+    """All records in one small file, the same bytes for the same records."""
+    lines = sorted(json.dumps(record.to_dict(), sort_keys=True, separators=(",", ":")) for record in records)
+    write_atomically(path, gzip.compress("\n".join(lines).encode(), mtime=0))
+
+
+def unpack_records(path: Path) -> list[RunRecord]:
+    try:
+        text = gzip.decompress(path.read_bytes()).decode()
+        return [RunRecord.from_dict(json.loads(line)) for line in text.splitlines()]
+    except (OSError, ValueError, KeyError, TypeError, SqirlError) as error:
+        raise SqirlError(f"'{path}' is not a file of records: {error}") from error
+
+
+def shipped_path() -> Path:
+    return Path(str(resources.files("sqirl.data"))) / "runs.jsonl.gz"
+
+
+def shipped_records() -> list[RunRecord]:
+    """The runs that come with the package."""
+    return unpack_records(shipped_path()) if shipped_path().is_file() else []
+
+
+def gather_records(folders: Sequence[Path] | None = None, *, shipped: bool = True) -> list[RunRecord]:
+    """The records of these folders (the default one if None) and the shipped ones; of equal runs the last one counts."""
+    for folder in folders or ():
+        if not folder.is_dir():
+            raise SqirlError(f"no folder '{folder}' of records")
+    found = {record.config: record for record in (shipped_records() if shipped else [])}
+    for folder in folders or [default_folder()]:
+        found |= {record.config: record for record in RecordStore(folder).all()}
+    return list(found.values())

@@ -1,0 +1,1 @@
+"""Worker processes, files, locks and memory. Nothing here knows reinforcement learning."""
