@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 import torch as th
+from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
@@ -148,7 +149,9 @@ class IteratedAlgorithm(BaseAlgorithm):
         seed = np.random.SeedSequence([self._seed, self.iteration])
         self._stop_requested = False
 
-        def on_step(steps: int, infos: list[dict[str, Any]], rewards: np.ndarray, dones: np.ndarray) -> bool:
+        def on_step(
+            steps: int, infos: list[dict[str, Any]], rewards: NDArray[np.float64], dones: NDArray[np.bool_]
+        ) -> bool:
             self.num_timesteps += steps
             self._update_info_buffer(infos)
             self._update_current_progress_remaining(self.num_timesteps, budget)
@@ -232,9 +235,9 @@ class IteratedAlgorithm(BaseAlgorithm):
         self,
         observation: Any,
         state: Any = None,
-        episode_start: np.ndarray | None = None,
+        episode_start: NDArray[Any] | None = None,
         deterministic: bool = False,
-    ) -> tuple[np.ndarray, Any]:
+    ) -> tuple[NDArray[Any], Any]:
         """Actions, and the state to hand in next time: the timestep of each env, which the policy depends on."""
         return self.policy.predict(observation, state, episode_start, deterministic)
 

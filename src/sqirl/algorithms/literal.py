@@ -24,8 +24,8 @@ EPISODES_AT_ONCE = 1 << 19
 class TimedPolicy(Protocol):
     """(timesteps (n,), observations (n, …), generator) -> actions (n,); times are counted from 0."""
 
-    num_actions: int
-
+    @property
+    def num_actions(self) -> int: ...
     def __call__(
         self, t: NDArray[np.integer], observations: NDArray[Any], rng: np.random.Generator
     ) -> NDArray[np.integer]: ...
@@ -62,7 +62,9 @@ class OpenLoopPolicy:
         self, t: NDArray[np.integer], observations: NDArray[Any], rng: np.random.Generator
     ) -> NDArray[np.integer]:
         plan = np.array([self.actions], np.int64)
-        return follow(plan, self.num_actions, rng)(t, np.empty((len(t), 0), np.int32), np.zeros(len(t), np.int64))
+        return follow(plan, self.num_actions, rng)(
+            t.astype(np.int64), np.empty((len(t), 0), np.int32), np.zeros(len(t), np.int64)
+        )
 
 
 @dataclass(frozen=True, eq=False)

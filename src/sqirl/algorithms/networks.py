@@ -110,7 +110,7 @@ class QNetwork(nn.Module):
 
     def forward(self, observations: th.Tensor) -> th.Tensor:
         values: th.Tensor = self.layers(observations)
-        return values.unflatten(1, (self.k, self.num_actions))
+        return values.view(-1, self.k, self.num_actions)
 
 
 class Population(nn.Module):
@@ -139,12 +139,15 @@ class Population(nn.Module):
         state = {**(self.weights if weights is None else weights), **constants}
         if self.size == 1:  # a population of one needs no batching rule, and convolutions are faster without
             single = {name: tensor[0] for name, tensor in state.items()}
-            return functional_call(self._shape[0], single, (observations[0],))[None]
+            alone: th.Tensor = functional_call(self._shape[0], single, (observations[0],))
+            return alone[None]
 
         def one(member: Weights, x: th.Tensor) -> th.Tensor:
-            return functional_call(self._shape[0], member, (x,))
+            values: th.Tensor = functional_call(self._shape[0], member, (x,))
+            return values
 
-        return th.vmap(one)(state, observations)
+        together: th.Tensor = th.vmap(one)(state, observations)
+        return together
 
     def snapshot(self) -> th.Tensor:
         """(P, n) all weights as one block."""
@@ -153,5 +156,5 @@ class Population(nn.Module):
     def unpack(self, block: th.Tensor) -> Weights:
         """The inverse of `snapshot`, as views."""
         sizes = [w[0].numel() for w in self.stacked]
-        parts = block.split(sizes, dim=1)
+        parts = th.split(block, sizes, dim=1)
         return {n: part.view_as(w) for n, part, w in zip(self.names, parts, self.stacked, strict=True)}

@@ -10,32 +10,36 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.errors import SqirlError
 from sqirl.mdp.arrays import rows_as_scalars
 
-#: (n, …) observations -> (n, A) values
-QFunction = Callable[[np.ndarray], np.ndarray]
+Observations = NDArray[Any]  # (n, …)
+Actions = NDArray[np.integer]  # (n,)
+Targets = NDArray[np.float64]  # (n,)
+Values = NDArray[np.floating]  # (n, A)
+QFunction = Callable[[Observations], Values]
 Bounds = tuple[float, float]
 
 
 class Regress(Protocol):
     def __call__(
-        self, observations: np.ndarray, actions: np.ndarray, targets: np.ndarray, *, num_actions: int, bounds: Bounds
+        self, observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Bounds
     ) -> QFunction: ...
 
 
 class Regressor(Protocol):
     """What scikit-learn calls a regressor."""
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Any: ...
-    def predict(self, X: np.ndarray) -> np.ndarray: ...
+    def fit(self, X: NDArray[np.float32], y: Targets) -> Any: ...
+    def predict(self, X: NDArray[np.float32]) -> NDArray[np.floating]: ...
 
 
 def checked(q: QFunction, num_actions: int) -> QFunction:
     """The same, refusing outputs that are no values of all actions: of an oracle of the user's own."""
 
-    def values(observations: np.ndarray) -> np.ndarray:
+    def values(observations: Observations) -> Values:
         found = np.asarray(q(observations))
         if found.shape != (len(observations), num_actions):
             raise SqirlError(f"the oracle gave values of shape {found.shape}, not {(len(observations), num_actions)}")
@@ -47,7 +51,7 @@ def checked(q: QFunction, num_actions: int) -> QFunction:
 
 
 def tabular_average(
-    observations: np.ndarray, actions: np.ndarray, targets: np.ndarray, *, num_actions: int, bounds: Bounds
+    observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Bounds
 ) -> QFunction:
     """The mean target of each (observation, action); the lower bound where there is none."""
     rows = rows_as_scalars(observations)
@@ -60,19 +64,20 @@ def tabular_average(
     means[: len(counts)][seen] = sums[seen] / counts[seen]
     table = np.clip(means, *bounds).reshape(-1, num_actions)
 
-    def q(observations: np.ndarray) -> np.ndarray:
+    def q(observations: Observations) -> Values:
         wanted = rows_as_scalars(observations)
         place = np.searchsorted(known, wanted).clip(max=len(known) - 1)
-        return table[np.where(known[place] == wanted, place, len(known))]
+        found: Values = table[np.where(known[place] == wanted, place, len(known))]
+        return found
 
     return q
 
 
-def linear_least_squares(features: Callable[[np.ndarray], np.ndarray], *, ridge: float = 1e-8) -> Regress:
+def linear_least_squares(features: Callable[[Observations], NDArray[np.floating]], *, ridge: float = 1e-8) -> Regress:
     """Least squares on the user's features, (n, …) observations → (n, d), with weights of its own for each action."""
 
     def regress(
-        observations: np.ndarray, actions: np.ndarray, targets: np.ndarray, *, num_actions: int, bounds: Bounds
+        observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Bounds
     ) -> QFunction:
         phi = np.asarray(features(observations), float)
         weights = np.zeros((phi.shape[1], num_actions))
@@ -89,7 +94,7 @@ def regressor(make: Callable[[], Regressor]) -> Regress:
     """Any scikit-learn-style regressor, one for each action: `regressor(lambda: RandomForestRegressor(50))`."""
 
     def regress(
-        observations: np.ndarray, actions: np.ndarray, targets: np.ndarray, *, num_actions: int, bounds: Bounds
+        observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Bounds
     ) -> QFunction:
         X = _as_features(observations)
         models: list[Regressor | None] = []
@@ -100,10 +105,11 @@ def regressor(make: Callable[[], Regressor]) -> Regress:
                 model.fit(X[chosen], targets[chosen])
             models.append(model)
 
-        def q(observations: np.ndarray) -> np.ndarray:
+        def q(observations: Observations) -> Values:
             X = _as_features(observations)
             columns = [np.full(len(X), bounds[0]) if model is None else model.predict(X) for model in models]
-            return np.clip(np.stack(columns, axis=1), *bounds)
+            clipped: Values = np.clip(np.stack(columns, axis=1), *bounds)
+            return clipped
 
         return q
 
@@ -116,7 +122,7 @@ def neural_network(
     """A small network with one output for each action, trained anew for each regression (torch is imported here)."""
 
     def regress(
-        observations: np.ndarray, actions: np.ndarray, targets: np.ndarray, *, num_actions: int, bounds: Bounds
+        observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Bounds
     ) -> QFunction:
         from sqirl.algorithms.small_network import fit_network
 
@@ -135,6 +141,6 @@ def neural_network(
     return regress
 
 
-def _as_features(observations: np.ndarray) -> np.ndarray:
+def _as_features(observations: Observations) -> NDArray[np.float32]:
     """(n, d) float: observations laid flat."""
     return np.asarray(observations, np.float32).reshape(len(observations), -1)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch as th
+from numpy.typing import NDArray
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import PyTorchObs
 
-State = tuple[np.ndarray, ...]
+State = tuple[NDArray[Any], ...]
 
 
 class TimedPolicy(BasePolicy):
@@ -15,11 +18,11 @@ class TimedPolicy(BasePolicy):
 
     def predict(
         self,
-        observation: np.ndarray | dict[str, np.ndarray],
+        observation: NDArray[Any] | dict[str, NDArray[Any]],
         state: State | None = None,
-        episode_start: np.ndarray | None = None,
+        episode_start: NDArray[Any] | None = None,
         deterministic: bool = False,
-    ) -> tuple[np.ndarray, State | None]:
+    ) -> tuple[NDArray[Any], State | None]:
         """(actions, the state to hand in with the next observations)."""
         tensor, vectorized = self.obs_to_tensor(observation)
         assert isinstance(tensor, th.Tensor)
@@ -29,7 +32,7 @@ class TimedPolicy(BasePolicy):
         actions = self.act(t, tensor) + int(getattr(self.action_space, "start", 0))
         return (actions if vectorized else actions[0]), (t + 1,)
 
-    def act(self, t: np.ndarray, observations: th.Tensor) -> np.ndarray:
+    def act(self, t: NDArray[np.integer], observations: th.Tensor) -> NDArray[np.integer]:
         """(n,) actions at the timesteps (n,)."""
         raise NotImplementedError
 

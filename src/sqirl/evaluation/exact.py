@@ -90,5 +90,5 @@ def _successors(mdp: TabularMDP, table: Table | None, nodes: Nodes, executions: 
     keys = nodes.keys[rows] if table is None else table.next_keys(nodes.keys[rows], states, t)
     columns = np.column_stack([states, executed, keys]) if mdp.stickiness else np.column_stack([states, keys])
     distinct, first, place = distinct_rows(columns)
-    merged = np.bincount(place, chances, minlength=len(distinct))
+    merged: NDArray[np.float64] = np.bincount(place, chances, minlength=len(distinct)).astype(np.float64)
     return Nodes(states[first], executed[first], keys[first], merged)

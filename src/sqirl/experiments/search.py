@@ -47,7 +47,7 @@ class Finding:
         }  # fmt: skip
 
     def __str__(self) -> str:
-        options = " ".join(f"{name}={value}" for name, value in (self.best[0].options if self.best else ()))
+        options = " ".join(f"{name}={value}" for name, value in (self.best[0].chosen.items() if self.best else ()))
         found = "not solved" if self.steps is None else f"{self.steps:,.0f} steps with {options}"
         if self.error is not None:
             found += f", a run failed: {self.error}"

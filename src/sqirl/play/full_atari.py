@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch as th
+from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecFrameStack, VecMonitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
@@ -80,7 +81,7 @@ class AtariGames(WholeVecEnv):
         observations, _ = self.games.reset(seed=seeds)
         return np.array(observations)
 
-    def step_async(self, actions: np.ndarray) -> None:
+    def step_async(self, actions: NDArray[Any]) -> None:
         actions = np.asarray(actions)
         if not np.issubdtype(actions.dtype, np.integer) or not ((actions >= 0) & (actions < self.num_actions)).all():
             # The emulators would never return

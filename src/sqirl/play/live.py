@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gymnasium as gym
@@ -51,7 +52,11 @@ class FrameMemory:
     def observations(self, keys: NDArray[np.int32]) -> NDArray[Any]:
         """(n, stacked·C, …): the frames of each key, stacked along their first axis (channels)."""
         frames = self._frames[self._places(keys)]
-        return frames.reshape(len(keys), -1, *frames.shape[3:]) if self.stacked > 1 else frames[:, 0]
+        if self.stacked == 1:
+            newest: NDArray[Any] = frames[:, 0]
+            return newest
+        stacked: NDArray[Any] = frames.reshape(len(keys), -1, *frames.shape[3:])
+        return stacked
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint: the frames and their number."""
@@ -137,11 +142,12 @@ class SingleEnv:
         self, actions: NDArray[np.integer]
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], list[dict[str, Any]]]:
         observation, reward, terminated, truncated, _ = self.env.step(int(actions[0]))
-        if not np.isfinite(reward):
-            raise SqirlError(f"the env paid {reward}; rewards must be finite")
+        paid = float(reward)
+        if not math.isfinite(paid):
+            raise SqirlError(f"the env paid {paid}; rewards must be finite")
         ended = terminated or truncated
         shown = self.reset() if ended else np.asarray(observation)[None]
-        return shown, np.array([float(reward)]), np.array([ended]), []
+        return shown, np.array([paid]), np.array([ended]), []
 
 
 def _horizon_of(env: gym.Env[Any, Any], asked: int | None) -> int:

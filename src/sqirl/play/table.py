@@ -50,7 +50,8 @@ class Table:
 
     def screens_of(self, states: NDArray[np.integer]) -> NDArray[np.int32]:
         """(n,) the number of the screen that each state shows; the blank one for END (-1)."""
-        return self._screen_of[states]
+        shown: NDArray[np.int32] = self._screen_of[states]
+        return shown
 
     @cached_property
     def _screen_of(self) -> NDArray[np.int32]:

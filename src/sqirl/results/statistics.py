@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 Complexities = Mapping[str, float | None]
 
@@ -63,7 +64,7 @@ def censored_median(values: Sequence[float | None]) -> float | None:
     return None if math.isinf(median) else median
 
 
-def spearman(x: np.ndarray, y: np.ndarray) -> float:
+def spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     """The rank correlation, equal values sharing their mean rank; nan where either is constant."""
     from scipy.stats import rankdata
 
@@ -73,7 +74,7 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.corrcoef(a, b)[0, 1])
 
 
-def median_ratio(x: np.ndarray, y: np.ndarray) -> float:
+def median_ratio(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     return float(np.median(x / y))
 
 
@@ -98,7 +99,10 @@ def compare(
 
 
 def _estimate(
-    statistic: Callable[[np.ndarray, np.ndarray], float], solved: np.ndarray, resamples: int, seed: int
+    statistic: Callable[[NDArray[np.float64], NDArray[np.float64]], float],
+    solved: NDArray[np.float64],
+    resamples: int,
+    seed: int,
 ) -> Estimate | None:
     """The statistic and its 95 % percentile interval over resampled environments; None with fewer than two of them."""
     if len(solved) < 2:

@@ -113,7 +113,7 @@ def connect(address: str) -> Any:
     except ImportError as error:
         raise MissingExtra("dask.distributed", "cluster") from error
     try:
-        return Client(address, timeout=10)
+        return Client(address, timeout=10)  # type: ignore[no-untyped-call,unused-ignore]
     except (OSError, ValueError) as error:
         raise SqirlError(
             f"no dask scheduler answers at '{address}' ({error}); start one with: dask scheduler"

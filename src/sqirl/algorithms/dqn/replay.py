@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch as th
+from numpy.typing import NDArray
 from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
@@ -47,7 +48,7 @@ class TableReplayBuffer(BaseBuffer):
         self.dones = np.zeros(shape, np.float32)
 
     def add(
-        self, obs: Any, next_obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray, infos: Any
+        self, obs: Any, next_obs: Any, action: NDArray[Any], reward: NDArray[Any], done: NDArray[Any], infos: Any
     ) -> None:
         """The pictures are ignored: the env knows their keys."""
         env = self._env
@@ -66,7 +67,7 @@ class TableReplayBuffer(BaseBuffer):
         for name in _KEPT:
             setattr(self, name, state[name])
 
-    def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> ReplayBufferSamples:
+    def _get_samples(self, batch_inds: NDArray[np.integer], env: VecNormalize | None = None) -> ReplayBufferSamples:
         # Stable-Baselines3 draws `batch_inds` and the lanes of its own buffer from numpy's global generator, which it seeds with
         # the seed of the model; a draw from another generator would make another run of the same seed
         lanes = np.random.randint(0, self.n_envs, size=len(batch_inds))
@@ -79,6 +80,6 @@ class TableReplayBuffer(BaseBuffer):
             self.to_torch(self.rewards[at][:, None]),
         )
 
-    def _pictures(self, keys: np.ndarray) -> th.Tensor:
+    def _pictures(self, keys: NDArray[np.int32]) -> th.Tensor:
         """Channels first, as Stable-Baselines3 hands images to networks."""
         return self.to_torch(np.moveaxis(self.table.observations(keys), -1, 1), copy=False)

@@ -23,7 +23,7 @@ class SequencePolicy(TimedPolicy):
         self.register_buffer("actions", th.empty(0, dtype=th.int64))
         self.rng = np.random.default_rng(0)
 
-    def act(self, t: np.ndarray, observations: th.Tensor) -> np.ndarray:
+    def act(self, t: NDArray[np.integer], observations: th.Tensor) -> NDArray[np.integer]:
         known = self.actions.cpu().numpy()
         random = self.rng.integers(self.num_actions, size=len(t))
         return np.where(t < len(known), np.append(known, 0)[np.minimum(t, len(known))], random)

@@ -36,7 +36,7 @@ class GORPSpec(IteratedSpec):
         return super().settings(tried, searched=searched) if searched else [{}]
 
     def episodes_per_iteration(self, options: Options, num_actions: int) -> int:
-        return options["m"] * num_actions ** options["k"]
+        return options["m"] * int(num_actions ** options["k"])
 
     def make_model(
         self, env: VecEnv, description: EnvDescription, options: Options, *, timesteps: int, seed: int, device: str

@@ -149,7 +149,7 @@ class SQIRL(IteratedAlgorithm):
         distinct = distinct_observations(samples, with_next=self.k > 1)
         observations = th.as_tensor(self.player.observations(distinct.keys)).to(self.device)
 
-        def tensor(array: np.ndarray, dtype: th.dtype) -> th.Tensor:
+        def tensor(array: NDArray[Any], dtype: th.dtype) -> th.Tensor:
             return th.as_tensor(array, device=self.device).to(dtype)[None]
 
         return Batch(
@@ -190,7 +190,8 @@ class SQIRL(IteratedAlgorithm):
             for row, action in zip(new, actions[unknown].tolist(), strict=True):
                 if row[0] < len(self.policy.frozen):  # frozen weights never change, so their actions are remembered
                     self._known_actions[row.tobytes()] = action
-        return actions[place]
+        answers: NDArray[np.integer] = actions[place]
+        return answers
 
     # State of a run ---------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,6 @@ def gradient_step(
     found = losses(batch, population, gamma)
     weighted = found / averages.update(found).clamp(min=LEAST_LOSS)
     optimizer.zero_grad(set_to_none=True)
-    weighted.mean(dim=1).sum().backward()
+    th.autograd.backward(weighted.mean(dim=1).sum())
     optimizer.step()
     return found.detach()

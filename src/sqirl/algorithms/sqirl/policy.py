@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch as th
+from numpy.typing import NDArray
 from stable_baselines3.common.preprocessing import preprocess_obs
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor, NatureCNN
 from stable_baselines3.common.type_aliases import Schedule
@@ -104,7 +105,7 @@ class SQIRLPolicy(TimedPolicy):
         """From now on the current weights act at the first timestep that is not frozen yet."""
         self.frozen.append(self.networks.snapshot())
 
-    def act(self, t: np.ndarray, observations: th.Tensor) -> np.ndarray:
+    def act(self, t: NDArray[np.integer], observations: th.Tensor) -> NDArray[np.integer]:
         actions = np.empty(len(t), np.int64)
         generation = np.minimum(t, len(self.frozen))  # all later timesteps share the current weights
         for number in np.unique(generation).tolist():
@@ -113,14 +114,14 @@ class SQIRLPolicy(TimedPolicy):
         return actions
 
     @th.no_grad()
-    def greedy(self, generation: int, observations: th.Tensor) -> np.ndarray:
+    def greedy(self, generation: int, observations: th.Tensor) -> NDArray[np.int64]:
         """(n,) argmax_a Q^k(s, a) by the weights frozen at that timestep, or by the current ones beyond the last."""
         weights = None
         if generation < len(self.frozen):
             weights = self.networks.unpack(self.frozen.blocks[generation].to(self.device))
         members = self.networks.size
         best = []
-        for part in observations.to(self.device).split(MAX_BATCH):
+        for part in th.split(observations.to(self.device), MAX_BATCH):
             ready = self.preprocess(part)
             values = self.networks(ready[None].expand(members, *ready.shape), weights)
             best.append(values[0, :, -1].argmax(-1))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch as th
+from numpy.typing import NDArray
 
 from sqirl.errors import SqirlError
 from sqirl.mdp.arrays import distinct_rows
@@ -54,11 +55,11 @@ class Replay:
         names = ("key", "next_key", "action", "reward", "return", "goes_on")
         return Transitions(*(np.ascontiguousarray(rows[name]) for name in names))
 
-    def _places(self, ages: np.ndarray) -> np.ndarray:
+    def _places(self, ages: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where rows lie, counted from the oldest."""
         return (self._next - self.size + ages) % self.capacity
 
-    def forget_until(self, held: Callable[[np.ndarray], np.ndarray]) -> None:
+    def forget_until(self, held: Callable[[NDArray[np.int32]], NDArray[np.bool_]]) -> None:
         """Drop the oldest transitions up to the first whose observation is still held."""
         kept = held(self._rows["key"][self._places(np.arange(self.size))])
         self.size -= int(kept.argmax()) if kept.any() else self.size
@@ -84,10 +85,10 @@ class Replay:
 class Distinct:
     """A minibatch's observations, each once: first those of some s, then those that are only some s'."""
 
-    keys: np.ndarray  # (U, K)
+    keys: NDArray[np.int32]  # (U, K)
     learned: int
-    place: np.ndarray  # (B,)
-    next_place: np.ndarray  # (B,)
+    place: NDArray[np.int64]  # (B,)
+    next_place: NDArray[np.int64]  # (B,)
 
 
 def distinct_observations(samples: Transitions, *, with_next: bool) -> Distinct:
