@@ -5,7 +5,7 @@ Everything that is compared is measured in this one run, on this one machine, af
 
 from __future__ import annotations
 
-import os
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +14,11 @@ import numba
 import numpy as np
 
 from sqirl.analysis.analyze import analyze
-from sqirl.analysis.sweep import sweep, value
+from sqirl.analysis.backward import backward_pass, value
 from sqirl.mdp.convert import expand_sticky
 from sqirl.mdp.reach import reachable_sets
 from sqirl.mdp.tabular import TabularMDP
+from sqirl.runtime.memory import available_memory
 
 OUT = Path("out")
 HORIZON, NUM_ACTIONS, MAX_K = 10, 6, 5
@@ -48,7 +49,7 @@ def sticky_mdp(num_states: int, horizon: int = HORIZON) -> TabularMDP:
 
 
 def best_of(function: Callable[[], object], repeats: int = 3) -> float:
-    """Seconds of the fastest of a few runs: noise only ever adds."""
+    """Seconds of the fastest of a few runs, because noise only makes a run slower."""
     times = []
     for _ in range(repeats):
         began = time.perf_counter()
@@ -70,7 +71,7 @@ def _copy(source, target):  # type: ignore[no-untyped-def]
         target[i] = source[i]
 
 
-def swept_bytes(mdp: TabularMDP, horizon: int) -> int:
+def moved_bytes(mdp: TabularMDP, horizon: int) -> int:
     """The least that one pass for the optimal values must move: tables in, U in by gather, U out, for every step."""
     rows = mdp.num_states * mdp.num_actions
     return horizon * rows * (4 + 8 + 8 + 8)
@@ -99,12 +100,12 @@ def against_quantecon(num_states: int) -> tuple[float, float]:
 
 
 def cost_against_size() -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
-    """Seconds of the whole sweep to K = 5 against S (T = 10) and against T (S = 30,000)."""
+    """Seconds of the whole backward pass to K = 5 against S (T = 10) and against T (S = 30,000)."""
 
     def seconds(num_states: int, horizon: int) -> float:
         mdp = sticky_mdp(num_states, horizon)
         sets = reachable_sets(mdp, horizon)
-        return best_of(lambda: sweep(mdp, horizon, max_k=MAX_K, sets=sets))
+        return best_of(lambda: backward_pass(mdp, horizon, max_k=MAX_K, sets=sets))
 
     by_states = [(size, seconds(size, HORIZON)) for size in (10_000, 30_000, 100_000, 300_000, 1_000_000)]
     by_horizon = [(horizon, seconds(30_000, horizon)) for horizon in (10, 30, 100, 300)]
@@ -128,7 +129,7 @@ def draw(by_states: list[tuple[int, float]], by_horizon: list[tuple[int, float]]
         axes.loglog(x, y, "o-", color="#2f6fb0", label=f"measured, slope {slope(points):.2f}")
         axes.loglog(x, y[-1] * x / x[-1], ":", color="#7a7a7a", label="slope 1")
         axes.set_xlabel(name)
-        axes.set_ylabel("seconds, all of the sweep to K = 5")
+        axes.set_ylabel("seconds, backward pass to K = 5")
         axes.legend(frameon=False)
     OUT.mkdir(exist_ok=True)
     path = OUT / "bench-analysis.png"
@@ -140,11 +141,11 @@ def one_million() -> None:
     million = sticky_mdp(1_000_000)
     sets = reachable_sets(million, HORIZON)
     optimal = best_of(lambda: value(million, HORIZON, sets=sets))
-    whole = best_of(lambda: sweep(million, HORIZON, max_k=MAX_K, sets=sets), repeats=2)
+    whole = best_of(lambda: backward_pass(million, HORIZON, max_k=MAX_K, sets=sets), repeats=2)
     copy = bandwidth()
-    moved = swept_bytes(million, HORIZON) / optimal
+    moved = moved_bytes(million, HORIZON) / optimal
     print(
-        f"sticky MDP, S = 1,000,000, A = 6, T = 10: optimal values {optimal:.2f} s, whole sweep to K = 5 {whole:.2f} s"
+        f"sticky MDP, S = 1,000,000, A = 6, T = 10: optimal values {optimal:.2f} s, whole backward pass to K = 5 {whole:.2f} s"
     )
     print(
         f"memory: copy {copy / 1e9:.1f} GB/s; optimal values {moved / 1e9:.1f} GB/s = {100 * moved / copy:.0f} % of it"
@@ -161,7 +162,7 @@ def main() -> None:
 
     one_million()
     for num_states in (100_000, 300_000, 1_000_000):
-        if num_states * QUANTECON_BYTES > os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        if num_states * QUANTECON_BYTES > (available_memory() or math.inf):
             print(f"QuantEcon's product at S = {num_states:,} does not fit into the memory that is free")
             break
         ours, theirs = against_quantecon(num_states)

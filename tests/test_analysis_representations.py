@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sqirl.analysis.analyze import analyze
-from sqirl.analysis.kernels import MAXIMUM, MEAN, MINIMUM
-from sqirl.analysis.sweep import value
+from sqirl.analysis.backup import MAXIMUM, MEAN, MINIMUM
+from sqirl.analysis.backward import value
 from sqirl.mdp.convert import expand_sticky, to_stochastic
 from sqirl.mdp.tabular import TabularMDP
 from strategies import random_tables
@@ -73,7 +73,7 @@ def _mixed_copy(transitions: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_single_values_equal_the_sweep(size: tuple) -> None:
+def test_single_values_equal_the_backward_pass(size: tuple) -> None:
     mdp = random_tables(*size[:4], signed=size[4]).sticky(0.25)
     a = analyze(mdp)
     assert value(mdp, size[3], MAXIMUM) == pytest.approx(a.optimal_return, rel=1e-13)

@@ -1,4 +1,11 @@
-"""`analyze`: from a tabular MDP to everything the paper says about it."""
+"""`analyze`: everything that the paper defines for a tabular MDP.
+
+k-QVI-solvable                 Definition 3.1   `BackwardPass.solvable`, `Analysis.solvable` and `min_k`
+k-gap Δ_k                      Definition 3.2   `BackwardPass.gaps`, normalised in `_normalised`
+stochastic effective horizon   Definition 3.3   `effective_horizons`
+approximately solvable, 95 %   Section 3        `_approximate_min_k`
+sample complexity              Lemma 3.4 and Theorem 3.6, in `bounds.py`
+"""
 
 from __future__ import annotations
 
@@ -7,28 +14,31 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.analysis import bounds
+from sqirl.analysis.backward import BackwardPass, backward_pass, fits_in_memory, look_at
 from sqirl.analysis.result import Analysis, Bounds, Witness
 from sqirl.analysis.rounding import relative_roundoff
-from sqirl.analysis.sweep import Decision, Sweep, fits_in_memory, look_at, sweep
+from sqirl.analysis.witness import Decision
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.reach import ReachableSets, check_horizon, count_reachable, path_to, reachable_sets
 from sqirl.mdp.tabular import TabularMDP
 
-#: Past `max_k`, this many k at a time: each pass carries all smaller Q^k again but keeps the verdicts of these alone.
+#: The search past `max_k` takes this many k in one pass. A pass computes all smaller Q^k again and keeps results of these k only.
 SEARCH_STRIDE = 16
 
-#: Total rewards beyond this leave no room for their sums and differences.
+#: Larger total rewards are refused, because their sums and differences could overflow.
 LARGEST_TOTAL = 1e300
 
-#: An MDP counts as approximately k-QVI-solvable at this share of the optimal return, measured from the worst return.
+#: An MDP is approximately k-QVI-solvable if greedy on Q^k has this share of the optimal return, measured from the worst return
+#: (Section 3 of the paper).
 APPROXIMATE_SHARE = 0.95
 
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """What every pass of one analysis has in common."""
+    """What all backward passes of one analysis share."""
 
     mdp: TabularMDP
     horizon: int
@@ -36,13 +46,15 @@ class _Question:
     sets: ReachableSets
     search_k: int  # the last k to look at
 
-    def passes(self, first_pass: int, run: Callable[[int, int], Sweep]) -> Iterator[tuple[int, int, Sweep]]:
-        """(first k, last k, pass) over 1..first_pass and then over strides, while there are k left and memory for them."""
+    def passes(
+        self, first_pass: int, run: Callable[[int, int], BackwardPass]
+    ) -> Iterator[tuple[int, int, BackwardPass]]:
+        """(first k, last k, pass): first over k = 1..first_pass, then over later k as long as memory allows."""
         first_k, last_k = 1, min(first_pass, self.search_k)
         while True:
             yield first_k, last_k, run(first_k, last_k)
             first_k, last_k = last_k + 1, min(last_k + min(last_k, SEARCH_STRIDE), self.search_k)
-            if first_k > self.search_k or not fits_in_memory(self.mdp, last_k, last_k - first_k + 1):
+            if first_k > self.search_k or not fits_in_memory(self.mdp, last_k, first_k):
                 return
 
 
@@ -60,9 +72,9 @@ def analyze(
 ) -> Analysis:
     """The analysis of `mdp` over episodes of `horizon` steps (its own if None), for k = 1..max_k at least.
 
-    The search goes on past `max_k` until it has the exact min k and the k that attains the effective horizon, or has
-    reached `search_k` or the end of memory (`Analysis.settled` tells). With the dimension of linear features, or the
-    pseudo-dimension of a hypothesis class, the bounds have their rows too.
+    The search goes past `max_k` until min k and the k of the effective horizon are certain. It stops earlier at `search_k`, or
+    if memory is short; then `Analysis.settled` is False. Give the dimension of linear features, or the pseudo-dimension of a
+    hypothesis class, to have their rows in the table of bounds.
     """
     question = _ask(mdp, horizon, max_k, search_k, discount)
     horizon = question.horizon
@@ -73,11 +85,11 @@ def analyze(
     gaps = _normalised(np.concatenate([p.gaps for p in passes]), high - low)
     decisive = _normalised(np.concatenate([p.decisive_gaps for p in passes]), high - low)
     greedy = np.concatenate([p.greedy for p in passes])
-    horizons = _effective_horizons(solvable, gaps, mdp.num_actions)
+    horizons = effective_horizons(solvable, gaps, mdp.num_actions)
     best_k = int(np.argmin(horizons)) + 1 if solvable.any() else None
     min_k = int(np.argmax(solvable)) + 1 if solvable.any() else None
     wrong = tuple(decision for p in passes for decision in p.wrong_decisions)
-    failing_k = min_k - 1 if min_k else len(solvable)  # the last k before min k, of which there is a witness
+    failing_k = min_k - 1 if min_k else len(solvable)  # the last k before min k; the witness is for this k
     shown = max(min(max_k, len(solvable)), min_k or len(solvable), best_k or 0)
     num_states = count_reachable(mdp, question.sets)
     resolution = relative_roundoff(horizon, mdp.num_actions, mdp.max_outcomes)
@@ -114,22 +126,24 @@ def analyze(
 def planning_window(
     mdp: TabularMDP, *, horizon: int | None = None, search_k: int | None = None, discount: float = 1.0
 ) -> int | None:
-    """The effective planning window: the least k for which greedy on k steps of value iteration from the rewards is optimal.
+    """The effective planning window: the least k such that every policy greedy on k steps of value iteration from 0 is optimal.
 
-    None if `search_k` or the memory ended the search before.
+    None if the search stopped before it was found, at `search_k` or because memory is short.
     """
     return _planning_window(_ask(mdp, horizon, 1, search_k, discount))
 
 
 def witness(mdp: TabularMDP, k: int, *, horizon: int | None = None, discount: float = 1.0) -> Witness | None:
-    """The earliest evidence that some policy greedy on Q^k is not optimal; None if the MDP is k-QVI-solvable."""
+    """The earliest wrong decision of a policy greedy on Q^k; None if the MDP is k-QVI-solvable (Definition 3.1 of the paper)."""
     question = _ask(mdp, horizon, k, None, discount)
-    found = sweep(mdp, question.horizon, max_k=k, first_k=k, with_returns=False, discount=discount, sets=question.sets)
+    found = backward_pass(
+        mdp, question.horizon, max_k=k, first_k=k, with_returns=False, discount=discount, sets=question.sets
+    )
     return _witness(question, k, found.wrong_decisions[0])
 
 
 def _ask(mdp: TabularMDP, horizon: int | None, max_k: int, search_k: int | None, discount: float) -> _Question:
-    """The question, refused where it makes no sense."""
+    """The question, after its arguments have been checked."""
     horizon = check_horizon(mdp, horizon)
     if max_k < 1 or (search_k is not None and search_k < 1):
         name, wrong = ("max_k", max_k) if max_k < 1 else ("search_k", search_k)
@@ -146,23 +160,23 @@ def _ask(mdp: TabularMDP, horizon: int | None, max_k: int, search_k: int | None,
     return _Question(mdp, horizon, discount, reachable_sets(mdp, horizon), last_k)
 
 
-def _search(question: _Question, max_k: int) -> tuple[list[Sweep], bool]:
-    """Passes until no larger k can change min k or H̄; and whether it got there.
+def _search(question: _Question, max_k: int) -> tuple[list[BackwardPass], bool]:
+    """Backward passes until no larger k can change min k or H̄, and whether this point was reached.
 
-    Δ_k ≤ 1 gives H̄_k ≥ k, and Δ_k ≤ the tail gap of every earlier pass (see `Sweep`) gives more.
+    Δ_k is at most 1 and at most the tail gap of every earlier pass (see `BackwardPass`). This bounds all later H̄_k from below.
     """
     mdp, best = question.mdp, math.inf
-    found: list[Sweep] = []
+    found: list[BackwardPass] = []
 
-    def run(first_k: int, last_k: int) -> Sweep:
-        return sweep(
+    def run(first_k: int, last_k: int) -> BackwardPass:
+        return backward_pass(
             mdp, question.horizon, max_k=last_k, first_k=first_k, discount=question.discount, sets=question.sets
         )
 
     for first_k, last_k, result in question.passes(max_k, run):
         found.append(result)
         scale = result.return_range[1] - result.return_range[0]
-        horizons = _effective_horizons(result.solvable, _normalised(result.gaps, scale), mdp.num_actions, first_k)
+        horizons = effective_horizons(result.solvable, _normalised(result.gaps, scale), mdp.num_actions, first_k)
         best = min(best, float(horizons.min()))
         tail = float(_normalised(np.array([result.tail_gap]), scale)[0])
         least_to_come = last_k + 1 - 2 * math.log(tail) / math.log(mdp.num_actions)
@@ -172,8 +186,8 @@ def _search(question: _Question, max_k: int) -> tuple[list[Sweep], bool]:
 
 
 def _planning_window(question: _Question) -> int | None:
-    def run(first_k: int, last_k: int) -> Sweep:
-        return sweep(
+    def run(first_k: int, last_k: int) -> BackwardPass:
+        return backward_pass(
             question.mdp,
             question.horizon,
             max_k=last_k,
@@ -185,7 +199,7 @@ def _planning_window(question: _Question) -> int | None:
         )
 
     for first_k, _, result in question.passes(SEARCH_STRIDE, run):
-        if result.solvable.any():  # at the latest with k = T, where the sequence has become Q*
+        if result.solvable.any():  # true for k = T at the latest, where Q^T = Q*
             return first_k + int(np.argmax(result.solvable))
     return None
 
@@ -210,31 +224,37 @@ def _witness(question: _Question, k: int, decision: Decision | None) -> Witness 
     )
 
 
-def _of_state(executed: np.ndarray, previous: int | None, stickiness: float) -> tuple[float, ...]:
-    """Q of choosing each action in (state, previous action) from the values of executing each."""
+def _of_state(executed: NDArray[np.float64], previous: int | None, stickiness: float) -> tuple[float, ...]:
+    """Q of choosing each action in (state, previous action), from the (A,) values of executing each."""
     if previous is None:
         return tuple(executed.tolist())
     return tuple(((1 - stickiness) * executed + stickiness * executed[previous]).tolist())
 
 
-def _normalised(gaps: np.ndarray, scale: float) -> np.ndarray:
-    """Gaps of returns in [0, 1]; at most 1, also where no two actions differ anywhere."""
+def _normalised(gaps: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+    """(n,) gaps divided by the range of returns, at most 1. They are 1 where no two actions differ anywhere."""
     return np.minimum(gaps / scale, 1.0) if scale > 0 else np.ones_like(gaps)
 
 
-def _effective_horizons(solvable: np.ndarray, gaps: np.ndarray, num_actions: int, first_k: int = 1) -> np.ndarray:
-    """H̄_k = k + log_A(1 / Δ_k²), infinite where not k-QVI-solvable."""
+def effective_horizons(
+    solvable: NDArray[np.bool_], gaps: NDArray[np.float64], num_actions: int, first_k: int = 1
+) -> NDArray[np.float64]:
+    """(n,) the stochastic effective horizons H̄_k (Definition 3.3 of the paper) for k = first_k, first_k + 1, ...
+
+    H̄_k = k + log_A(1 / Δ_k²) where the MDP is k-QVI-solvable, else infinity. The effective horizon H̄ is the least of them.
+    `gaps` are the k-gaps Δ_k (Definition 3.2) of returns in [0, 1]; `solvable` and `gaps` are (n,).
+    """
     k = np.arange(first_k, first_k + len(gaps))
     with np.errstate(divide="ignore"):
         return np.where(solvable, k - 2 * np.log(gaps) / math.log(num_actions), np.inf)
 
 
-def _approximate_min_k(greedy: np.ndarray, optimal: float, worst: float, resolution: float) -> int | None:
+def _approximate_min_k(greedy: NDArray[np.float64], optimal: float, worst: float, resolution: float) -> int | None:
     enough = worst + APPROXIMATE_SHARE * (optimal - worst) - resolution * (abs(optimal) + abs(worst))
     return int(np.argmax(greedy >= enough)) + 1 if (greedy >= enough).any() else None
 
 
-def _where(solvable: np.ndarray, values: np.ndarray) -> tuple[float | None, ...]:
+def _where(solvable: NDArray[np.bool_], values: NDArray[np.float64]) -> tuple[float | None, ...]:
     return tuple(float(v) if ok else None for ok, v in zip(solvable, values, strict=True))
 
 
@@ -243,12 +263,12 @@ def _bounds(
     k: int | None,
     horizon: int,
     num_states: int,
-    gaps: np.ndarray,
+    gaps: NDArray[np.float64],
     accuracy: tuple[float, float],
     feature_dimension: float | None,
     pseudo_dimension: float | None,
 ) -> Bounds | None:
-    """The bounds of the k that attains the effective horizon; GORP's only where its lemma holds, in deterministic MDPs."""
+    """The bounds for the k that attains the effective horizon; GORP's bound (Lemma 3.4) holds in deterministic MDPs only."""
     if k is None or not gaps[k - 1] > 0:
         return None
     epsilon, delta = accuracy

@@ -1,4 +1,4 @@
-"""Analyses that were computed before: one JSON file shipped with the package, keyed by environment id."""
+"""The analyses that ship with the package, by environment id, in one JSON file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def growth_path() -> Path:
 
 @cache
 def growth_notes() -> dict[str, dict[str, float]]:
-    """How far the enumeration of the games came whose longest rows are out of reach: depth, states, growth, core hours."""
+    """For games that are too large to enumerate to their longest horizon: depth reached, states, growth, core hours."""
     path = growth_path()
     return json.loads(path.read_text()) if path.is_file() else {}
 

@@ -1,7 +1,8 @@
 """The paper's sample-complexity bounds, in timesteps, with every constant a named argument.
 
-The theorems hide a universal constant; `constant=1` drops it, so a bound is good for comparing environments and for its
-growth, not as a promise. All of them are for returns normalised to [0, 1], as the paper assumes.
+The theorems have a universal constant that is not known. `constant=1` leaves it out. So a bound is good for a comparison of
+environments, but it is not a number of steps that is guaranteed to suffice. All bounds are for returns normalised to [0, 1],
+as in the paper.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ EPSILON, DELTA = 0.05, 0.05
 
 @dataclass(frozen=True)
 class VCType:
-    """A hypothesis class whose L2 covering number is at most (constant / ε)^dimension (the paper's appendix A)."""
+    """A hypothesis class whose L2 covering number is at most (constant / ε)^dimension (Definition A.1 of the paper)."""
 
     dimension: float
     constant: float
@@ -26,12 +27,12 @@ class VCType:
 
 
 def finite_pseudo_dimension(d: float) -> VCType:
-    """A class of pseudo-dimension d: its covering number is O((4e / ε)^(2d)) (first example of appendix A)."""
+    """A class of pseudo-dimension d: its covering number is O((4e / ε)^(2d)) (the first example of Appendix A.1)."""
     return VCType(2 * d, 4 * math.e)
 
 
 def lipschitz_parameters(d: int, *, radius: float, lipschitz: float) -> VCType:
-    """Q_θ Lipschitz in θ ∈ R^d with |θ| ≤ radius (second example of appendix A).
+    """Q_θ Lipschitz in θ ∈ R^d with |θ| ≤ radius (the second example of Appendix A.1).
 
     (1 + 4·radius·lipschitz / ε)^d is at most ((1 + 4·radius·lipschitz) / ε)^d for ε ≤ 1.
     """
@@ -62,9 +63,9 @@ def least_squares_complexity(
     closed_under_qvi: bool = True,
     constant: float = 1.0,
 ) -> float:
-    """F(δ) + G(α, δ) of least squares over a realizable VC-type class (the theorem of appendix A), α = `blowup`.
+    """F(δ) + G(α, δ) of least squares over a realizable VC-type class (Theorem A.4 of the paper), α = `blowup`.
 
-    A class that is not closed under QVI needs α > 2 and pays (α - 2)^-4; the paper takes α = √5.
+    A class that is not closed under QVI (Definition A.3) needs α > 2 and pays (α - 2)^-4; the paper takes α = √5.
     """
     d, b = hypotheses.dimension, hypotheses.constant
     if not closed_under_qvi and blowup <= 2:
@@ -77,7 +78,7 @@ def least_squares_complexity(
 
 @dataclass(frozen=True)
 class Instance:
-    """What the bounds know of an MDP that is k-QVI-solvable: k, T, A and the gap Δ_k of returns in [0, 1]."""
+    """What the bounds need to know about a k-QVI-solvable MDP: k, T, A and the k-gap Δ_k of returns in [0, 1]."""
 
     k: int
     horizon: int
@@ -86,7 +87,7 @@ class Instance:
 
     @property
     def log_power(self) -> float:
-        """log A^H̄_k = log(A^k / Δ_k²); in logarithms, since either may leave the range of floats."""
+        """log A^H̄_k = log(A^k / Δ_k²); a logarithm, because either may be beyond the range of floats."""
         return self.k * math.log(self.num_actions) - 2 * math.log(self.gap)
 
 
@@ -95,7 +96,7 @@ def _exp(logarithm: float) -> float:
 
 
 def gorp_bound(mdp: Instance, *, delta: float = DELTA, constant: float = 1.0) -> float:
-    """C·k·T²·A^H̄_k·log(T·A / δ): GORP in deterministic MDPs (the lemma after the definition of H̄)."""
+    """C·k·T²·A^H̄_k·log(T·A / δ): GORP in deterministic MDPs (Lemma 3.4 of the paper)."""
     rest = constant * mdp.k * mdp.horizon**2 * math.log(mdp.horizon * mdp.num_actions / delta)
     return _exp(mdp.log_power + math.log(rest))
 
@@ -103,7 +104,10 @@ def gorp_bound(mdp: Instance, *, delta: float = DELTA, constant: float = 1.0) ->
 def sqirl_episodes(
     mdp: Instance, *, complexity: float, blowup: float = 1.0, epsilon: float = EPSILON, constant: float = 1.0
 ) -> float:
-    """m of the main theorem: C·k·T·α^(2(k-1))·A^k·D / (Δ²·ε) · log(k·T·α·A·D / (Δ·ε)), D = `complexity`."""
+    """m of Theorem 3.6 of the paper (SQIRL sample complexity), with D = `complexity`.
+
+    m = C·k·T·α^(2(k-1))·A^k·D / (Δ²·ε) · log(k·T·α·A·D / (Δ·ε))
+    """
     k, T = mdp.k, mdp.horizon
     inner = math.log(k * T * blowup * mdp.num_actions * complexity / epsilon) - math.log(mdp.gap)
     rest = math.log(constant * k * T * complexity / epsilon) + 2 * (k - 1) * math.log(blowup) + math.log(inner)
@@ -120,7 +124,7 @@ def sqirl_bound(
     delta: float = DELTA,
     constant: float = 1.0,
 ) -> float:
-    """Timesteps of SQIRL by the main theorem: T iterations of m episodes of T steps."""
+    """Timesteps of SQIRL by Theorem 3.6 of the paper (SQIRL sample complexity): T iterations of m episodes of T steps."""
     share = delta / (mdp.k * mdp.horizon)
     complexity = least_squares_complexity(
         hypotheses, num_actions=mdp.num_actions, delta=share, blowup=blowup, closed_under_qvi=closed_under_qvi
@@ -131,7 +135,7 @@ def sqirl_bound(
 
 @dataclass(frozen=True)
 class BoundRow:
-    """One row of the paper's table of bounds: leading terms, logarithms dropped; None where nothing is known."""
+    """One row of Table 1 of the paper: leading terms without logarithms; None where no bound is known."""
 
     setting: str
     strategic: float | None
@@ -146,7 +150,7 @@ def table_of_bounds(
     feature_dimension: float | None = None,
     pseudo_dimension: float | None = None,
 ) -> tuple[BoundRow, ...]:
-    """The paper's table of bounds for one MDP. Rows whose dimension is not given are left out."""
+    """Table 1 of the paper for one MDP. Rows whose dimension is not given are left out."""
     T, A, S = mdp.horizon, mdp.num_actions, num_states
     leading = _exp(mdp.log_power + math.log(mdp.k * T**3 / epsilon))  # k·T³·A^H̄_k / ε
     rows = [BoundRow("tabular", T * S * A / epsilon**2, leading * S * A)]

@@ -1,4 +1,4 @@
-"""What an analysis says: a frozen record, a JSON object and a table to read."""
+"""The result of an analysis: a frozen record, its JSON form and its text."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqirl.analysis.bounds import BoundRow
-from sqirl.analysis.sweep import Decision
+from sqirl.analysis.witness import Decision
 
 
 @dataclass(frozen=True)
 class Witness:
-    """Why acting greedily on Q^k fails: a time and state that a greedy policy reaches, and what it may do there.
+    """Why an MDP is not k-QVI-solvable: a time and state that a greedy policy reaches, and a wrong action that it may take there.
 
     `q` and `optimal_q` are Q^k and Q* of the state with `previous_action` (sticky MDPs only) at that time, in the units of
     the rewards. `path` is a sequence of executed actions of length `t` that ends in the state.
@@ -47,8 +47,8 @@ class Witness:
 class Bounds:
     """Timesteps that suffice at the k of the effective horizon, up to constants; None where a bound does not apply.
 
-    `gorp` is for deterministic MDPs, `sqirl` is the main theorem's for the tabular class, and `table` has the paper's
-    leading terms beside those of strategic exploration.
+    `gorp` is Lemma 3.4 of the paper, for deterministic MDPs. `sqirl` is Theorem 3.6 for the tabular class. `table` is Table 1:
+    leading terms, next to those of strategic exploration.
     """
 
     k: int
@@ -63,14 +63,15 @@ class Bounds:
 class Analysis:
     """Everything the paper computes from a tabular MDP. Tuples are indexed by k - 1; None where not k-QVI-solvable.
 
-    Gaps are of returns normalised to [0, 1] by `return_range`, the least and the greatest total reward that an episode can
-    have. `gaps` is Δ_k as defined, over all reachable times and states; `decisive_gaps` looks only where a policy greedy
-    on Q^k goes and only at actions that are not optimal. A gap is at most 1, also where no two actions differ.
+    `solvable` says for which k the MDP is k-QVI-solvable (Definition 3.1 of the paper). `gaps` are the k-gaps Δ_k (Definition
+    3.2), over all reachable times and states. `effective_horizons` are the H̄_k and `effective_horizon` is the stochastic
+    effective horizon (Definition 3.3). Gaps are of returns normalised to [0, 1] by `return_range`, the least and the greatest
+    total reward of an episode. `decisive_gaps` looks only where a policy greedy on Q^k goes, and only at actions that are not
+    optimal. A gap is at most 1, also where no two actions differ.
 
-    Values that differ by less than their rounding error count as equal: relative to how far they are above the worst or
-    below the best possible total, whichever is nearer, at most `resolution`. `settled` tells that the search for min k and
-    for the effective horizon went as far as it takes; else both are of the k up to `searched_k`, and None if none of these
-    is solvable.
+    Two values count as equal if their difference is within their rounding error. Its relative part is at most `resolution`. It
+    is relative to the distance from the worst or the best possible total, whichever is nearer. If `settled` is False, the
+    search stopped early: min k and the effective horizon are then those of k up to `searched_k`, and None if none is solvable.
     """
 
     env_id: str

@@ -1,0 +1,192 @@
+"""The layers of the backward pass against brute force in exact arithmetic, at every reachable time and state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from oracle import ExactMDP, Node
+from sqirl.analysis.backup import MAXIMUM, MEAN, MINIMUM
+from sqirl.analysis.backward import _Layers, value
+from sqirl.analysis.columns import HIGH, LOW, Columns, Layer, columns_for
+from sqirl.analysis.episode import optimal_episode
+from sqirl.analysis.witness import decode_witness
+from sqirl.errors import InvalidMDP
+from sqirl.mdp.convert import to_stochastic
+from sqirl.mdp.reach import reachable_sets
+from strategies import Example, deterministic, random_tables, stochastic
+
+QUARTER = Fraction(1, 4)
+
+
+def close(expected: Fraction) -> object:
+    return pytest.approx(float(expected), rel=1e-12, abs=1e-12)
+
+
+def layers_of(example: Example, columns: Columns) -> Iterator[tuple[int, Layer]]:
+    """(t, layer at t), from the last step to the first."""
+    mdp, horizon = example.mdp, example.exact.horizon
+    layers = _Layers(mdp, horizon, columns, float(example.exact.discount))
+    sets = reachable_sets(mdp, horizon)
+    for t in reversed(range(horizon)):
+        layers.step_back(sets.states(t), t)
+        yield t, layers.layer
+
+
+def place(example: Example, state) -> tuple[int, int]:
+    """The state and the slot of a state of the exact MDP, which is a (state, previous action) pair if sticky."""
+    if not example.mdp.stickiness:
+        return state, 0
+    return state[0], state[1] or 0  # before the first step there is no previous action, and all slots are equal
+
+
+def extreme_totals(exact: ExactMDP) -> dict[Node, tuple[Fraction, Fraction]]:
+    """The least and the greatest total reward over all trajectories from each node."""
+    totals: dict[Node, set[Fraction]] = {}
+    for t, s in reversed(exact.nodes):
+        totals[t, s] = set()
+        for a in exact.actions:
+            for _, reward, n in exact.outcomes[s, a]:
+                goes_on = n is not None and t + 1 < exact.horizon
+                rests = totals[t + 1, n] if goes_on else {Fraction(0)}
+                totals[t, s] |= {reward + exact.discount * rest for rest in rests}
+    return {node: (min(found), max(found)) for node, found in totals.items()}
+
+
+def greedy_values(exact: ExactMDP, q: dict[Node, list[Fraction]]) -> dict[Node, Fraction]:
+    """The value of the worst policy greedy on q."""
+    greedy, values = exact.greedy(q), {}
+    for t, s in reversed(exact.nodes):
+        values[t, s] = min(exact.backup(values, t, s, a) for a in greedy[t, s])
+    return values
+
+
+def visited_from(exact: ExactMDP, node: Node, allowed: dict[Node, list[int]]) -> set[Node]:
+    """The nodes that policies with the allowed actions can visit from a node on."""
+    found, new = {node}, {node}
+    while new:
+        new = {
+            (t + 1, n)
+            for t, s in new
+            if t + 1 < exact.horizon
+            for a in allowed[t, s]
+            for _, _, n in exact.outcomes[s, a]
+            if n is not None
+        }
+        found |= new
+    return found
+
+
+def assert_bounds_and_values(example: Example, num_k: int = 3) -> None:
+    exact, columns = example.exact, columns_for(num_k)
+    totals = extreme_totals(exact)
+    best = {node: max(row) for node, row in exact.q_star.items()}
+    random = exact.solve(lambda row: sum(row) / len(row))[1]
+    worst = exact.solve(min)[1]
+    q = {k: exact.q(k) for k in range(1, num_k + 1)}
+    greedy = {k: greedy_values(exact, q[k]) for k in q}
+    for t, layer in layers_of(example, columns):
+        for state in exact.reachable[t]:
+            node, (s, slot) = (t, state), place(example, state)
+            low, high = layer.bounds[s, 0, LOW], layer.bounds[s, 0, HIGH]
+            assert low == close(totals[node][0]) and high == close(totals[node][1])
+            row = layer.U[s, slot]
+            heights = {columns.optimal: best[node], columns.base: random[node]}
+            heights |= {int(columns.q[k + 1]): max(q[k][node]) for k in range(1, num_k)}
+            for column, expected in heights.items():
+                assert low + row[column] == close(expected)
+                assert high - row[column + columns.shortfall] == close(expected)
+            assert row[columns.worst] == close(worst[node])
+            assert row[columns.greedy] == pytest.approx([float(greedy[k][node]) for k in q], rel=1e-12, abs=1e-12)
+
+
+def assert_margins(example: Example, num_k: int = 3) -> None:
+    exact, columns = example.exact, columns_for(num_k, with_returns=False)
+    optimal = exact.greedy(exact.q_star)
+    for t, layer in layers_of(example, columns):
+        for state in exact.reachable[t]:
+            s, slot = place(example, state)
+            for k in range(1, num_k + 1):
+                q, found = exact.q(k), float(layer.D[s, slot, k - 1])
+                greedy = exact.greedy(q)
+                visited = visited_from(exact, (t, state), greedy)
+                wrong = {(u, place(example, n)[0]) for u, n in visited if not set(greedy[u, n]) <= set(optimal[u, n])}
+                decision = decode_witness(found, example.mdp.num_states, exact.horizon)
+                if wrong:
+                    assert decision is not None and (decision.t, decision.state) in wrong
+                    assert decision.t == min(u for u, _ in wrong)
+                    continue
+                margins = [max(q[n]) - q[n][a] for n in visited for a in exact.actions if a not in optimal[n]]
+                assert decision is None and found == (close(min(margins)) if margins else np.inf)
+
+
+@given(stochastic())
+def test_bounds_and_values_of_random_outcomes(example: Example) -> None:
+    assert_bounds_and_values(example)
+
+
+@given(deterministic())
+def test_bounds_and_values_of_a_deterministic_table(example: Example) -> None:
+    assert_bounds_and_values(example)
+
+
+@given(deterministic(stickiness=QUARTER))
+def test_bounds_and_values_with_sticky_actions(example: Example) -> None:
+    assert_bounds_and_values(example)
+
+
+@given(stochastic())
+def test_margins_of_random_outcomes(example: Example) -> None:
+    assert_margins(example)
+
+
+@given(deterministic(stickiness=QUARTER))
+def test_margins_with_sticky_actions(example: Example) -> None:
+    assert_margins(example)
+
+
+@given(stochastic())
+def test_single_values_of_random_outcomes(example: Example) -> None:
+    exact, mdp = example.exact, example.mdp
+    expected = {MAXIMUM: exact.optimal_return, MEAN: exact.random_return, MINIMUM: exact.worst_return}
+    for rule, exact_value in expected.items():
+        assert value(mdp, exact.horizon, rule) == close(exact_value)
+
+
+def first_optimal_actions(example: Example) -> list[int]:
+    """The first optimal action at every step, where every chosen action is executed."""
+    exact, actions = example.exact, []
+    (_, state), t = exact.start[0], 0
+    while state is not None and t < exact.horizon:
+        row = exact.q_star[t, state]
+        actions.append(row.index(max(row)))
+        # The chosen action is the first outcome; where actions are sticky, the repeated one comes after it
+        _, _, state = exact.outcomes[state, actions[-1]][0]
+        t += 1
+    return actions
+
+
+@given(deterministic())
+def test_an_optimal_episode_takes_the_first_optimal_actions(example: Example) -> None:
+    exact, mdp = example.exact, example.mdp
+    actions = optimal_episode(mdp)
+    assert actions == first_optimal_actions(example)
+    state, total = 0, 0.0
+    for action in actions:
+        total += mdp.rewards[state, action]
+        state = mdp.transitions[state, action]
+    assert total == float(exact.optimal_return)
+
+
+@given(deterministic(stickiness=QUARTER))
+def test_an_optimal_episode_of_a_sticky_mdp(example: Example) -> None:
+    assert optimal_episode(example.mdp) == first_optimal_actions(example)
+
+
+def test_an_optimal_episode_needs_a_deterministic_table() -> None:
+    with pytest.raises(InvalidMDP, match="random outcomes"):
+        optimal_episode(to_stochastic(random_tables(0, 5, 2, 4)))
