@@ -46,7 +46,6 @@ from sqirl.analysis.dynamics import Dynamics
 
 #: What `value_step` does with a row of Q: best action, mean over the actions, worst action.
 MAXIMUM, MEAN, MINIMUM = 0, 1, 2
-
 #: States that one thread takes at a time.
 CHUNK = 512
 

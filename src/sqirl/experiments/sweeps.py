@@ -2,7 +2,6 @@
 
 name = "mine"
 envs = ["BRIDGE/freeway_10_fs30-Sticky-v0"]
-algorithms = ["sqirl", "ppo"]
 seeds = 5
 timesteps = 200_000
 ks = [1, 2]
