@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sqirl.algorithms.spec import AlgorithmSpec, Option, Options
+from sqirl.algorithms.sb3_spec import StableBaselinesSpec
+from sqirl.algorithms.spec import Option, Options
 from sqirl.envs.description import EnvDescription
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.vec_env import VecEnv
 
-    from sqirl.evaluation.returns import TablePolicy
-    from sqirl.play.table import Table
 
-
-class DQNSpec(AlgorithmSpec):
+class DQNSpec(StableBaselinesSpec):
     """Stable-Baselines3's DQN; the paper takes the better of ε decaying over 0.5 and over 5 million steps."""
 
     name: ClassVar[str] = "dqn"
@@ -31,7 +29,6 @@ class DQNSpec(AlgorithmSpec):
             plural="epsilon_steps",
         ),
     )
-    is_baseline: ClassVar[bool] = True
     calibration_steps: ClassVar[int] = 300
 
     def presets(self, env: EnvDescription) -> dict[str, int]:
@@ -69,28 +66,21 @@ class DQNSpec(AlgorithmSpec):
             )
         )
 
-    def table_policy(self, model: BaseAlgorithm, table: Table) -> TablePolicy:
-        from sqirl.algorithms.sb3 import predicting_policy
-
-        return predicting_policy(model, table)
-
     def state(self, model: Any) -> dict[str, Any]:
         from sqirl.algorithms.dqn.replay import TableReplayBuffer
-        from sqirl.algorithms.sb3 import model_state
 
-        state = {**model_state(model), "target": model.q_net_target.state_dict()}
+        state = {**super().state(model), "target": model.q_net_target.state_dict()}
         if isinstance(model.replay_buffer, TableReplayBuffer):  # pictures of live games are not kept
             state["replay"] = model.replay_buffer.state()
         return state
 
     def restore(self, model: Any, state: dict[str, Any]) -> None:
         from sqirl.algorithms.dqn.replay import TableReplayBuffer
-        from sqirl.algorithms.sb3 import restore_model
 
         model.q_net_target.load_state_dict(state["target"])
         if isinstance(model.replay_buffer, TableReplayBuffer):
             model.replay_buffer.restore(state["replay"])
-        restore_model(model, state)
+        super().restore(model, state)
 
     def memory(self, model: Any, timesteps: int) -> dict[str, int]:
         from sqirl.algorithms.sb3 import bytes_of_observation, plays_table

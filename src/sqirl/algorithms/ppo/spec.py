@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sqirl.algorithms.spec import AlgorithmSpec, Option, Options
+from sqirl.algorithms.sb3_spec import StableBaselinesSpec
+from sqirl.algorithms.spec import Option, Options
 from sqirl.envs.description import EnvDescription
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.vec_env import VecEnv
 
-    from sqirl.evaluation.returns import TablePolicy
-    from sqirl.play.table import Table
 
-
-class PPOSpec(AlgorithmSpec):
+class PPOSpec(StableBaselinesSpec):
     """Stable-Baselines3's PPO; the paper takes the better of rollouts of 128 and of 1280 steps."""
 
     name: ClassVar[str] = "ppo"
@@ -25,7 +23,6 @@ class PPOSpec(AlgorithmSpec):
     options: ClassVar[tuple[Option, ...]] = (
         Option("rollout", "steps of a rollout; the paper tries 128 and 1280", (128, 1280)),
     )
-    is_baseline: ClassVar[bool] = True
     calibration_steps: ClassVar[int] = 1100
 
     def presets(self, env: EnvDescription) -> dict[str, int]:
@@ -57,21 +54,6 @@ class PPOSpec(AlgorithmSpec):
                 **policy_arguments(description.suite.network),
             )
         )
-
-    def table_policy(self, model: BaseAlgorithm, table: Table) -> TablePolicy:
-        from sqirl.algorithms.sb3 import predicting_policy
-
-        return predicting_policy(model, table)
-
-    def state(self, model: BaseAlgorithm) -> dict[str, Any]:
-        from sqirl.algorithms.sb3 import model_state
-
-        return model_state(model)
-
-    def restore(self, model: BaseAlgorithm, state: dict[str, Any]) -> None:
-        from sqirl.algorithms.sb3 import restore_model
-
-        restore_model(model, state)
 
     def memory(self, model: Any, timesteps: int) -> dict[str, int]:
         from sqirl.algorithms.sb3 import bytes_of_observation
