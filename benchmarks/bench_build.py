@@ -53,10 +53,10 @@ def emulator_share(states: list[bytes]) -> float:
 def transitions_per_second(states: list[bytes], jobs: int, num_actions: int) -> float:
     workers = FrontierExpander(AtariGame("breakout", 30), ATARI, jobs=jobs)
     workers._seconds_per_state = 0.02  # known, so that the pool takes all of the work
-    for _ in workers._expand_there(iter(states[: 4 * jobs]), 4 * jobs):  # let the processes start
+    for _ in workers._expand_in_workers(iter(states[: 4 * jobs]), 4 * jobs):  # let the processes start
         pass
     began = time.perf_counter()
-    for _ in workers._expand_there(iter(states), len(states)):
+    for _ in workers._expand_in_workers(iter(states), len(states)):
         pass
     speed = len(states) * num_actions / (time.perf_counter() - began)
     workers.close()

@@ -1,4 +1,4 @@
-"""`make demo`: two games enumerated live and analysed, SQIRL and PPO trained on the one where they work, and a report."""
+"""`make demo`: enumerate and analyse two games, train SQIRL and PPO on the one that is easy to learn, write a report."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import sys
 import time
 from pathlib import Path
 
-HERE, THERE = "BRIDGE/maze_easy_l0_30_fs1-Sticky-v0", "BRIDGE/MiniGrid-FourRooms-Sticky-v0"
+EASY, HARD = "BRIDGE/maze_easy_l0_30_fs1-Sticky-v0", "BRIDGE/MiniGrid-FourRooms-Sticky-v0"
 OUT = Path("out")
 
 
 def main() -> None:
     began = time.monotonic()
-    look_at(THERE, OUT / "demo-there.png")
+    show_analysis(HARD, OUT / "demo-hard.png")
     print()
-    look_at(HERE, OUT / "demo-here.png")
+    show_analysis(EASY, OUT / "demo-easy.png")
     print()
-    train(HERE)
+    train(EASY)
     draw_report()
     print(f"done in {time.monotonic() - began:.0f} s; open {OUT / 'report.html'}", file=sys.stderr)
 
 
-def look_at(game: str, picture: Path) -> None:
-    """Enumerate the game, say what its MDP tells, draw it."""
+def show_analysis(game: str, picture: Path) -> None:
+    """Enumerate the game, print the analysis of its MDP, and draw it."""
     from sqirl.analysis.analyze import analyze
     from sqirl.cli.progress import build_display
     from sqirl.mdp.build import build_mdp
@@ -40,7 +40,7 @@ def look_at(game: str, picture: Path) -> None:
 
 
 def train(game: str) -> None:
-    """SQIRL and PPO with the paper's presets, from the table."""
+    """Train SQIRL (k = 1, m = 10) and PPO (with the paper's presets) from the table, and print their results."""
     import torch
 
     from sqirl.cli.progress import training_display
@@ -58,6 +58,7 @@ def train(game: str) -> None:
 
 
 def draw_report() -> None:
+    """Write the report with the runs of this demo and those that come with the package."""
     from sqirl.report.write import write_report
     from sqirl.runs.store import gather_records
 

@@ -1,4 +1,4 @@
-"""Enumeration of live games: right, replayed, limited, traceable."""
+"""Enumeration of live games: the right table, replays, limits, and the way back to the live game."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_horizon_cuts_the_enumeration() -> None:
         analyze(mdp, horizon=4)
 
 
-def test_a_limit_leaves_a_partial_mdp_that_nothing_takes_for_whole() -> None:
+def test_a_limit_leaves_a_partial_mdp_that_analysis_refuses() -> None:
     mdp = build_mdp("BRIDGE/MiniGrid-DoorKey-6x6-v0", max_states=300)
     assert mdp.is_partial and 0 < mdp.depth < 100 and mdp.num_states <= 300
     with pytest.raises(PartialMDP, match=f"--horizon {mdp.depth}"):
@@ -93,7 +93,7 @@ def test_a_horizon_is_needed_and_positive() -> None:
         build_mdp(Corridor(), horizon=0)
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     seen: list[BuildProgress] = []
     build_mdp("BRIDGE/MiniGrid-DoorKey-8x8-v0", progress=seen.append)
     assert seen and seen[-1].states > seen[0].states and all(p.done <= p.frontier for p in seen)
@@ -168,14 +168,19 @@ def test_toy_text_by_enumeration_equals_its_own_dynamics(env_id: str, options: d
     assert len(set(name.values())) == len(name) == played.num_states
 
 
-def test_slippery_frozen_lake_is_read_off_its_dynamics() -> None:
+def test_slippery_frozen_lake_is_read_from_its_dynamics() -> None:
     mdp = build_mdp("FrozenLake-v1", horizon=50)
     assert mdp.transitions is None and mdp.num_states == 16
     a = analyze(mdp)
-    # Value iteration written out once more, from Gymnasium's own table
+    # A second value iteration, from Gymnasium's own table
     P = gym.make("FrozenLake-v1").unwrapped.P
     V = np.zeros(16)
     for _ in range(50):
         V = np.array([max(sum(p * (r + (0 if done else V[n])) for p, n, r, done in P[s][a]) for a in P[s]) for s in P])
     assert a.optimal_return == pytest.approx(V[0], rel=1e-12)
     assert mdp.env_at(6).env.unwrapped.s == 6
+
+
+def test_a_cluster_needs_a_name_that_its_workers_know() -> None:
+    with pytest.raises(SqirlError, match="object of this process"):
+        build_mdp(gym.make("MiniGrid-Empty-5x5-v0"), horizon=5, cluster="tcp://127.0.0.1:1")

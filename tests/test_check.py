@@ -1,4 +1,4 @@
-"""`sqirl check`: the good pass, and every bad one is caught with its own counter-example."""
+"""`check_env`: good envs pass, and for each kind of bad env the report names the problem."""
 
 from __future__ import annotations
 

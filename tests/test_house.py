@@ -25,7 +25,11 @@ FLOORS = {
     "__main__": 12,
 }
 NO_TORCH = ("runtime", "envs", "mdp", "analysis")
-LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+MAX_FILE, MAX_FUNCTION = 400, 60
+#: Lines of tests for each line of source.
+MIN_TEST_RATIO = 0.5
+#: So many equal lines in a row, in two places, are a piece of code that should be written once.
+MAX_REPEAT = 6
 
 
 def modules() -> list[tuple[Path, ast.Module]]:
@@ -75,12 +79,12 @@ def test_no_torch_below_the_algorithms() -> None:
 
 
 def test_budgets() -> None:
-    long_files = [str(path) for path, _ in modules() if len(path.read_text().splitlines()) > LONGEST_FILE]
+    long_files = [str(path) for path, _ in modules() if len(path.read_text().splitlines()) > MAX_FILE]
     assert not long_files
     too_long = []
     for path, tree in modules():
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and body_length(node) > LONGEST_FUNCTION:
+            if isinstance(node, ast.FunctionDef) and body_length(node) > MAX_FUNCTION:
                 too_long.append(f"{path.name}:{node.name} {body_length(node)}")
     assert not too_long
 
@@ -88,3 +92,21 @@ def test_budgets() -> None:
 def body_length(node: ast.FunctionDef) -> int:
     body = node.body[1:] if ast.get_docstring(node) else node.body
     return (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def test_there_is_half_a_line_of_tests_for_a_line_of_source() -> None:
+    tests = sum(len(path.read_text().splitlines()) for path in Path(__file__).parent.glob("*.py"))
+    source = sum(len(path.read_text().splitlines()) for path, _ in modules())
+    assert tests >= MIN_TEST_RATIO * source
+
+
+def test_nothing_is_written_twice() -> None:
+    """No six lines of code in a row stand in two places; imports, comments and lone brackets do not count."""
+    places: dict[tuple[str, ...], set[str]] = {}
+    for path, _ in modules():
+        numbered = [(n, line.strip()) for n, line in enumerate(path.read_text().splitlines(), start=1)]
+        code = [(n, line) for n, line in numbered if len(line) > 3 and not line.startswith(("#", "import ", "from "))]
+        for first in range(len(code) - MAX_REPEAT + 1):
+            run = tuple(line for _, line in code[first : first + MAX_REPEAT])
+            places.setdefault(run, set()).add(f"{path.relative_to(SOURCE)}:{code[first][0]}")
+    assert not [sorted(found) for found in places.values() if len(found) > 1]

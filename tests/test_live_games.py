@@ -1,4 +1,4 @@
-"""Atari and Procgen: the live envs, and their tables against them, observations included."""
+"""Atari and Procgen: the live envs, and their tables compared with them, observations included."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_games_are_restorable(name: str) -> None:
     assert check_restorable(name, steps=60).problem is None
 
 
-@pytest.mark.parametrize("rom", ["qbert", "tetris", "pong"])  # the first two start in mid-frame, which no snapshot says
+@pytest.mark.parametrize("rom", ["qbert", "tetris", "pong"])  # the first two start in the middle of a frame
 def test_atari_restored_before_every_step_is_atari_played_straight(rom: str) -> None:
     rng, detours = np.random.default_rng(0), np.random.default_rng(1)
     game, other = AtariGame(rom, 8), AtariGame(rom, 8)
@@ -97,7 +97,7 @@ def test_atari_restored_before_every_step_is_atari_played_straight(rom: str) -> 
         game.reset()
         state = game.get_state()
         for action in rng.integers(straight.num_actions, size=25).tolist():
-            for _ in range(detours.integers(3)):  # the emulator has been elsewhere, or only just begun
+            for _ in range(detours.integers(3)):  # the emulator is in another state, or at the start
                 game.step(int(detours.integers(game.num_actions)))
             if detours.random() < 0.2:
                 game.reset()

@@ -1,4 +1,4 @@
-"""Merging against the definition, computed the slow way."""
+"""Merging compared with its definition, computed by brute force."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_classes_are_what_no_action_sequence_can_tell_apart(mdp: TabularMDP, by:
 
 
 @given(tables())
-def test_the_quotient_plays_like_the_original(mdp: TabularMDP) -> None:
+def test_the_merged_mdp_plays_like_the_original(mdp: TabularMDP) -> None:
     merged = mdp.merge()
     rng = np.random.default_rng(0)
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Our MiniGrid against the library's own, step by step."""
+"""Our MiniGrid games compared with the library, step by step."""
 
 from __future__ import annotations
 

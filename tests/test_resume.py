@@ -1,4 +1,4 @@
-"""A build can be killed at any moment, lose a worker, run on a cluster or out of disk, and still gives the same bytes."""
+"""A build that is killed, loses a worker, runs on a cluster, or runs out of disk still gives the same bytes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def pool_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use processes however little there is to do."""
+    """Use worker processes also for small levels."""
     monkeypatch.setattr(frontier, "POOL_WORTHWHILE_SECONDS", 0.0)
     monkeypatch.setattr(frontier, "BLOCK_SECONDS", 0.02)
 
@@ -70,12 +70,12 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path, expected: bytes) -
     assert kills >= 2 and (tmp_path / "m.npz").read_bytes() == expected
 
 
-def test_a_torn_entry_is_done_again(tmp_path: Path, expected: bytes) -> None:
+def test_an_incomplete_entry_is_done_again(tmp_path: Path, expected: bytes) -> None:
     folder = tmp_path / "build"
     partial = build_mdp(GAME, folder=folder, max_states=2000)
     assert partial.is_partial
     last = sorted(folder.glob("rows_*"))[-1]
-    for damage in (lambda data: data[:-5], lambda data: data + b"torn", lambda data: data[:-1] + b"\x00"):
+    for damage in (lambda data: data[:-5], lambda data: data + b"rest", lambda data: data[:-1] + b"\x00"):
         last.write_bytes(damage(last.read_bytes()))
         states = sorted(folder.glob("states_*"))[-1]
         states.write_bytes(states.read_bytes() + b"half a state")
@@ -100,7 +100,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path, expected: bytes, pool_at
     assert killed and saved_bytes(mdp, tmp_path / "m.npz") == expected
 
 
-def test_workers_that_keep_dying_end_the_build_with_a_word(
+def test_workers_that_keep_dying_end_the_build_with_one_line(
     tmp_path: Path, pool_at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frontier, "expand_named", die)
@@ -114,7 +114,7 @@ def die(*_: object) -> None:
 
 @contextmanager
 def dask_cluster(folder: Path, allowed_failures: int = 3) -> Iterator[Any]:
-    """Two worker processes, each with a nanny that starts it anew when it dies."""
+    """Two worker processes, each with a dask nanny that restarts it when it dies."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
         n_workers=2,
@@ -135,7 +135,7 @@ def test_a_dask_cluster_of_two_processes_gives_the_same_bytes(
     assert saved_bytes(mdp, tmp_path / "m.npz") == expected
 
 
-# dask hands the block to another worker; dask gives the block up (slow where many processes share the machine)
+# 3: dask gives the block to another worker; 0: dask gives the block up (slow where many processes share the machine)
 @pytest.mark.parametrize("allowed_failures", [3, pytest.param(0, marks=pytest.mark.slow)])
 def test_a_dask_worker_that_dies_is_replaced(
     tmp_path: Path, expected: bytes, pool_at_once: None, monkeypatch: pytest.MonkeyPatch, allowed_failures: int
@@ -150,7 +150,7 @@ def test_a_dask_worker_that_dies_is_replaced(
 
 
 def expand_or_die(name: str, packed_states: list[bytes]) -> Block:
-    """In a worker process, where nothing is patched: the fifth block that a process gets kills it, twice in all."""
+    """Runs in a worker process, where nothing is patched. The fifth block of a process kills it, twice in all."""
     deaths = Path(os.environ["SQIRL_TEST_DEATHS"])
     _blocks.append(name)
     if len(_blocks) == 5 and len(list(deaths.iterdir())) < 2:
@@ -167,7 +167,7 @@ def test_no_cluster_at_the_address(pool_at_once: None) -> None:
         worker_pool.connect("tcp://127.0.0.1:1")
 
 
-def test_a_full_disk_stops_the_build_and_leaves_the_journal_whole(
+def test_a_full_disk_stops_the_build_and_the_build_can_be_resumed(
     tmp_path: Path, expected: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "build"
@@ -199,7 +199,7 @@ def test_a_really_full_disk_stops_the_command_with_a_line(tmp_path: Path, small_
 
 
 def test_what_a_full_disk_refused_is_not_written_later(small_disk: Path) -> None:
-    """A whole entry that waited in a buffer would come twice: from the build that goes on, and when the first is forgotten."""
+    """An entry in a buffer would be written twice: by the resumed build, and when the first appender is freed."""
     journal = Journal(small_disk / "build", {})
     appender = journal.appender(0, 0)
     with pytest.raises(OSError, match="No space left"), (small_disk / "filling").open("wb", buffering=0) as filling:
@@ -229,7 +229,7 @@ def test_a_really_full_disk_and_the_same_call_in_the_same_process(
 
 def test_workers_leave_with_the_process_that_is_killed() -> None:
     script = (
-        "import os, time\nfrom sqirl.mdp.hands import process_pool\n"
+        "import os, time\nfrom sqirl.runtime.workers import process_pool\n"
         "if __name__ == '__main__':\n    print(process_pool(1).submit(os.getpid).result(), flush=True)\n    time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
@@ -244,9 +244,9 @@ def test_workers_leave_with_the_process_that_is_killed() -> None:
         time.sleep(0.1)
 
 
-def test_two_builds_do_not_meet_in_one_folder(tmp_path: Path, expected: bytes) -> None:
+def test_a_folder_is_locked_by_its_build(tmp_path: Path, expected: bytes) -> None:
     first = Journal(tmp_path / "build", identity={})
-    with pytest.raises(WorkFailed, match="another build is at work"):
+    with pytest.raises(WorkFailed, match="another build is running"):
         build_mdp(GAME, folder=tmp_path / "build")
     first.close()
     (tmp_path / "build" / "identity.json").unlink()
@@ -259,7 +259,7 @@ def test_a_folder_of_another_game_is_refused(tmp_path: Path) -> None:
         build_mdp("BRIDGE/MiniGrid-Empty-6x6-v0", folder=tmp_path)
 
 
-def test_a_longer_horizon_goes_on_from_a_shorter_build(tmp_path: Path) -> None:
+def test_a_longer_horizon_resumes_a_shorter_build(tmp_path: Path) -> None:
     folder = tmp_path / "build"
     short = build_mdp("BRIDGE/MiniGrid-DoorKey-6x6-v0", horizon=8, folder=folder)
     assert short.depth == 8 and not short.is_partial
@@ -268,7 +268,7 @@ def test_a_longer_horizon_goes_on_from_a_shorter_build(tmp_path: Path) -> None:
     assert saved_bytes(longer, tmp_path / "a.npz") == saved_bytes(whole, tmp_path / "b.npz")
 
 
-def test_the_journal_forgets_the_states_of_finished_levels(tmp_path: Path) -> None:
+def test_the_journal_removes_the_states_of_complete_levels(tmp_path: Path) -> None:
     build_mdp("BRIDGE/MiniGrid-DoorKey-5x5-v0", folder=tmp_path, horizon=6)
     assert sorted(path.name for path in tmp_path.glob("states_*")) == ["states_0006"]
     identity = json.loads((tmp_path / "identity.json").read_text())

@@ -1,4 +1,4 @@
-"""What ships with the package: equal to the paper in every printed digit, to a fresh analysis, and to the live game."""
+"""The data of the package equal the paper in every printed digit, a new analysis, and the live game."""
 
 from __future__ import annotations
 

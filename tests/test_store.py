@@ -1,4 +1,4 @@
-"""Finding MDPs: shipped ones, the user's own, longer ones cut, and none taken for more than it is."""
+"""Stored MDPs: those of the package, the user's own, and longer ones that are cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door: what describes no MDP does not get in. The forms: matrices, P, files."""
+"""`TabularMDP`: its checks, and its forms as matrices, as P and as files."""
 
 from __future__ import annotations
 
@@ -22,6 +22,18 @@ def outcomes(probabilities: list[float], next_states: list[int], rewards: list[f
     """One state, two actions, two outcomes each."""
     rows = Outcomes(np.array([0, 2, 4]), np.array(next_states, np.int32), np.array(probabilities), np.array(rewards))
     return TabularMDP(rewards=np.zeros((1, 2)), outcomes=rows)
+
+
+def csr(indptr: list[int], next_states: list[int], probabilities: list[float], rewards: list[float]) -> TabularMDP:
+    """One state, two actions."""
+    rows = Outcomes(
+        np.array(indptr), np.array(next_states, np.int32), np.array(probabilities), np.array(rewards, float)
+    )
+    return TabularMDP(rewards=np.zeros((1, 2)), outcomes=rows)
+
+
+def starting(states: list[int], probabilities: list[float]) -> TabularMDP:
+    return TabularMDP.deterministic(*GOOD, start_states=np.array(states), start_probabilities=np.array(probabilities))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +64,24 @@ def outcomes(probabilities: list[float], next_states: list[int], rewards: list[f
         (lambda: outcomes([np.nan, 1, 1, 0], [0, 0, 0, 0], [0] * 4), "probability nan"),
         (lambda: outcomes([0.5, 0.5, 0.5, 0.5], [0, 3, 0, 0], [0] * 4), "outcome 1 leads to 3"),
         (lambda: outcomes([0.5, 0.5, 0.5, 0.5], [0, 0, 0, 0], [0, np.inf, 0, 0]), "outcome 1 has a reward"),
+        (
+            lambda: outcomes([0.5, 0.5, 0.5, 0.5], [0, 0, 0, 0], [0, 1, 0, 0]),
+            "reward 0 of .* is not the mean reward .* 0.5",
+        ),
+        (lambda: csr([0, 2], [0, 0], [0.5, 0.5], [0, 0]), r"S·A \+ 1 = 3 entries from 0 to 2"),
+        (lambda: csr([0, 2, 2], [0, 0], [0.5, 0.5], [0, 0]), "state 0, action 1 has no outcome"),
+        (lambda: csr([0, 1, 2], [0, 0], [1.0], [0, 0]), "differ in length"),
+        (lambda: starting([0, 0], [0.5, 0.5]), "listed twice; list it once"),
+        (lambda: starting([0, 1], [1.0]), "equal length"),
+        (lambda: starting([0, 1], [1.5, -0.5]), "must be positive"),
+        (lambda: TabularMDP.from_dynamics({0: {0: [(1.0, 0, 0.0, False)]}}, start=[0.5, 0.5]), "start has shape"),
+        (lambda: TabularMDP.from_dynamics({0: {0: [(1.0, 2**40, 0.0, False)]}}), "the largest possible state is"),
+        (lambda: TabularMDP.from_dynamics({0: {0: []}}), "state 0, action 0 of P has no outcome"),
+        (
+            lambda: TabularMDP.from_dynamics({0: {0: [(1.0, 0, 0.0, False)]}, 1: {}}),
+            "every state of P must have the same actions",
+        ),
+        (lambda: TabularMDP.deterministic(*GOOD, screen_mapping=np.array([0])), r"screen_mapping has shape \(1,\)"),
         (lambda: TabularMDP.from_dynamics({0: {0: [(0.5, 0, 1.0, False)]}}), "sum to 0.5"),
         (lambda: TabularMDP.from_dynamics({0: {0: [(1.0, 0)]}}), "probability, next state, reward, done"),
         (lambda: TabularMDP.from_dynamics({}), "P must map"),
@@ -59,7 +89,7 @@ def outcomes(probabilities: list[float], next_states: list[int], rewards: list[f
         (lambda: TabularMDP.from_matrices([2 * np.eye(2), np.eye(2)], np.zeros((2, 2))), "sum to 2"),
     ],
 )
-def test_the_door(make, message: str) -> None:
+def test_arrays_that_do_not_describe_an_mdp_are_refused(make, message: str) -> None:
     with pytest.raises(InvalidMDP, match=message):
         make()
 
@@ -150,14 +180,14 @@ def bad_files(folder: Path) -> dict[str, str]:
         "empty.npz": "not a readable MDP",
         "text.npz": "not a readable MDP",
         "array.npz": "single array",
-        "foreign.npz": "lacks rewards",
-        "half.npz": "lacks transitions",
+        "foreign.npz": "has no rewards",
+        "half.npz": "has no transitions",
         "objects.npz": "not a readable MDP",
         "nan.npz": "nan",
         "range.npz": "leads to 7",
         "facts.npz": "facts.npz",
         "cut.npz": "not a readable MDP",
-        "zip.npz": "lacks rewards",
+        "zip.npz": "has no rewards",
         "none.npz": "no file",
     }
 
@@ -167,6 +197,43 @@ def test_bad_files_are_one_clear_error(tmp_path: Path) -> None:
         with pytest.raises(InvalidMDP, match=message) as caught:
             TabularMDP.load(tmp_path / name)
         assert name in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ('{"format": 2}', "format is not one that this version can read .at most 1.; install a newer sqirl"),
+        ("[]", "install a newer sqirl"),
+        ('{"format": 1, "horizon": "ten"}', "its horizon is 'ten'"),
+        ('{"format": 1, "depth": true}', "its depth is True"),
+        ('{"format": 1, "provenance": 3}', "its provenance is 3"),
+        ('{"format": 1, "horizon": 0}', "horizon 0 is below 1"),
+    ],
+)
+def test_metadata_that_cannot_be_used(metadata: str, message: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "m.npz", transitions=GOOD[0], rewards=GOOD[1], sqirl=np.array(metadata))
+    with pytest.raises(InvalidMDP, match=message):
+        TabularMDP.load(tmp_path / "m.npz")
+
+
+def test_makers_of_one_mdp_agree() -> None:
+    """The same MDP as tables, as CSR arrays, as P and as matrices."""
+    P = {
+        0: {0: [(1.0, 0, 0.0, False)], 1: [(1.0, 1, 0.0, False)]},
+        1: {0: [(1.0, 1, 0.0, False)], 1: [(1.0, 0, 1.0, True)]},
+    }
+    forms = [
+        to_stochastic(TabularMDP.deterministic(*GOOD, horizon=3, name="m")),
+        TabularMDP.stochastic(
+            [0, 1, 2, 3, 4], [0, 1, 1, -1], [1.0] * 4, [0, 0, 0, 1.0], num_actions=2, horizon=3, name="m"
+        ),
+        TabularMDP.from_dynamics(P, start=[1, 0], horizon=3, name="m"),
+        TabularMDP.from_matrices([np.eye(2), [[0, 1], [0, 0]]], GOOD[1], horizon=3, name="m"),
+    ]
+    for mdp in forms:
+        assert mdp.outcomes is not None and mdp.outcomes.next_states.tolist() == [0, 1, 1, -1] and mdp.max_outcomes == 1
+        assert mdp.rewards.tolist() == GOOD[1] and (mdp.horizon, mdp.name, mdp.start_states.tolist()) == (3, "m", [0])
+    assert repr(forms[0].sticky(0.25)) == "<TabularMDP m: 2 states, 2 actions, horizon 3, sticky 0.25>"
 
 
 def test_analysis_refuses_what_it_cannot_answer() -> None:

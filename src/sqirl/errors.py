@@ -1,25 +1,30 @@
-"""Errors that a user can act on: the value, the limit and the way out, in one line.
+"""Errors that a user can act on. Each message is one line with the value, the limit and the way out.
 
-Every command turns these into that line on stderr and the exit code below; anything else is a bug and keeps its traceback.
+Every command prints that line on stderr and exits with the code below. Any other exception is a bug and keeps its traceback.
 """
 
 
 class SqirlError(Exception):
-    """The call was wrong: bad input, an unknown name, a file that is not ours."""
+    """The call was wrong: bad input, an unknown name, a file in another format."""
 
     exit_code = 2
 
 
 class UnknownEnv(SqirlError):
-    """No environment of that name; the message offers the nearest ones."""
+    """No environment has that name. The message names similar ones."""
 
 
 class MissingExtra(SqirlError):
-    """A suite or a tool is not installed; the message says which extra brings it."""
+    """A suite or a tool is not installed. The message says how to install it.
+
+    :param what: the name of the missing library, for the message
+    :param extra: the optional dependency of sqirl that installs it
+    :param command: the command to install it with, if it is not `pip install 'sqirl[extra]'`
+    """
 
     def __init__(self, what: str, extra: str, command: str | None = None) -> None:
-        way = command or f"pip install 'sqirl[{extra}]'"
-        super().__init__(f"{what} is not installed; install it with: {way}")
+        fix = command or f"pip install 'sqirl[{extra}]'"
+        super().__init__(f"{what} is not installed; install it with: {fix}")
 
 
 class InvalidMDP(SqirlError):
@@ -27,11 +32,11 @@ class InvalidMDP(SqirlError):
 
 
 class PartialMDP(SqirlError):
-    """An analysis was asked of an MDP beyond the depth to which it was enumerated."""
+    """The horizon is longer than the number of steps to which the MDP was enumerated."""
 
 
 class NotEnumerable(SqirlError):
-    """An environment that cannot be saved and restored, or has too many actions to list."""
+    """The states of the environment cannot be saved and restored, or its actions cannot be listed."""
 
 
 class WorkFailed(SqirlError):

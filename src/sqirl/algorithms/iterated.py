@@ -44,21 +44,11 @@ class IteratedAlgorithm(BaseAlgorithm):
         self,
         policy: str | type[BasePolicy],
         env: GymEnv | str | None,
-        *,
-        k: int,
-        m: int,
-        gamma: float = 1.0,
-        horizon: int | None = None,
-        live: bool = False,
-        learning_rate: float | Schedule = 0.0,
-        policy_kwargs: dict[str, Any] | None = None,
-        stats_window_size: int = 100,
-        tensorboard_log: str | None = None,
-        verbose: int = 0,
-        seed: int | None = None,
-        device: th.device | str = "auto",
-        _init_setup_model: bool = True,
-    ) -> None:
+        *, k: int, m: int, gamma: float = 1.0, horizon: int | None = None, live: bool = False,
+        learning_rate: float | Schedule = 0.0, policy_kwargs: dict[str, Any] | None = None, stats_window_size: int = 100,
+        tensorboard_log: str | None = None, verbose: int = 0, seed: int | None = None,
+        device: th.device | str = "auto", _init_setup_model: bool = True,
+    ) -> None:  # fmt: skip
         if isinstance(policy, str) and policy not in self.policy_aliases:
             known = " or ".join(f"'{name}'" for name in self.policy_aliases)
             raise SqirlError(f"unknown policy '{policy}'; {type(self).__name__} has {known}")
@@ -238,7 +228,7 @@ class IteratedAlgorithm(BaseAlgorithm):
         episode_start: NDArray[Any] | None = None,
         deterministic: bool = False,
     ) -> tuple[NDArray[Any], Any]:
-        """Actions, and the state to hand in next time: the timestep of each env, which the policy depends on."""
+        """Actions, and the state to pass in with the next observations: the timestep of each env."""
         return self.policy.predict(observation, state, episode_start, deterministic)
 
     def _excluded_save_params(self) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.algorithms.checks import check_k_and_m
-from sqirl.algorithms.gorp.sequences import action_sequences, check_sequences, follow, plans_after
+from sqirl.algorithms.gorp.sequences import action_sequences, check_sequences, draw_if_needed, follow, plans_after
 from sqirl.algorithms.oracles import QFunction, Regress, checked, tabular_average
 from sqirl.errors import SqirlError
 from sqirl.evaluation.exact import Nodes, exact_return
@@ -53,7 +53,7 @@ class GreedyInTime:
 
 @dataclass(frozen=True, eq=False)
 class OpenLoopPolicy:
-    """A sequence of actions, whatever is observed; uniformly random after it."""
+    """A fixed sequence of actions; uniformly random after it."""
 
     num_actions: int
     actions: list[int] = field(default_factory=list)
@@ -62,7 +62,7 @@ class OpenLoopPolicy:
         self, t: NDArray[np.integer], observations: NDArray[Any], rng: np.random.Generator
     ) -> NDArray[np.integer]:
         plan = np.array([self.actions], np.int64)
-        return follow(plan, self.num_actions, rng)(
+        return follow(plan, self.num_actions, rng, draw=draw_if_needed)(
             t.astype(np.int64), np.empty((len(t), 0), np.int32), np.zeros(len(t), np.int64)
         )
 
@@ -142,7 +142,7 @@ def fit_gorp(env: Playable, *, k: int, m: int, horizon: int | None = None, seed:
     for i in range(T):
         sequences = action_sequences(A, min(k, T - i))
         plans = plans_after(policy.actions, sequences, m)
-        episodes = _play(player, follow(plans, A, rng), len(plans), rng)
+        episodes = _play(player, follow(plans, A, rng, draw=draw_if_needed), len(plans), rng)
         mean_returns = episodes.returns().reshape(len(sequences), m).mean(axis=1)
         policy.actions.append(int(sequences[mean_returns.argmax(), 0]))
         num_steps += episodes.num_steps

@@ -17,7 +17,7 @@ from sqirl.play.vec_env import TableVecEnv
 #: Observations that a network evaluates at a time.
 MAX_BATCH = 1024
 
-#: What PPO and DQN remember from one rollout to the next.
+#: Attributes of PPO and DQN that last from one rollout to the next.
 _FIELDS = (
     "_n_updates", "_episode_num", "_last_obs", "_last_episode_starts", "_last_original_obs", "_n_calls",
     "_current_progress_remaining", "exploration_rate", "ep_info_buffer", "ep_success_buffer",

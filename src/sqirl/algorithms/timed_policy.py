@@ -23,7 +23,7 @@ class TimedPolicy(BasePolicy):
         episode_start: NDArray[Any] | None = None,
         deterministic: bool = False,
     ) -> tuple[NDArray[Any], State | None]:
-        """(actions, the state to hand in with the next observations)."""
+        """(actions, the state to pass in with the next observations)."""
         tensor, vectorized = self.obs_to_tensor(observation)
         assert isinstance(tensor, th.Tensor)
         t = np.zeros(len(tensor), np.int64) if state is None else np.array(state[0])

@@ -33,7 +33,7 @@ def analyze_env(
     :param search_k: stop the search for min k beyond this k
     :param discount: discount factor
     :param max_states: if the env must be enumerated, stop beyond this many states
-    :param progress: told how far an enumeration is
+    :param progress: called during an enumeration
     """
     by_default = sticky is None and horizon is None and max_k == 5 and search_k is None and discount == 1.0
     archived = archived_analyses().get(env) if by_default else None

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from sqirl.mdp.tabular import TabularMDP
 
-
 _TABLE, _CSR = np.empty((0, 0), np.bool_), np.empty(0, np.bool_)
 
 

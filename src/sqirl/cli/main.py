@@ -69,7 +69,7 @@ def run(arguments: list[str] | None = None) -> None:
     except SqirlError as error:
         _stop(str(error), error.exit_code)
     except _CLICK_ERROR as error:
-        _stop(f"{error.format_message().rstrip('.')}; `sqirl --help` tells more", error.exit_code)
+        _stop(f"{error.format_message().rstrip('.')}; see `sqirl --help`", error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         _stop(
             "interrupted; nothing is left half-written, and a build or a run goes on when the command is given again",

@@ -18,6 +18,9 @@ Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Runs = Annotated[Path | None, typer.Option("-o", "--out", help="Folder of the records (default: your store's runs).")]
 Json = Annotated[bool, typer.Option("--json", help="JSON: one object for each result.")]
 
+#: Seeds that one command takes at most.
+MAX_SEEDS = 10_000
+
 
 def with_algorithm_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with one option for each option of each registered algorithm, in its argument `options`."""
@@ -47,14 +50,15 @@ def with_algorithm_options(command: Callable[..., None]) -> Callable[..., None]:
 def parse_seeds(text: str) -> list[int]:
     """'0', '0-4' and '0,2,7' as lists."""
     try:
-        seeds: list[int] = []
-        for part in text.split(","):
-            first, dash, last = part.partition("-")
-            seeds += range(int(first), int(last) + 1) if dash else [int(first)]
+        parts = [part.partition("-") for part in text.split(",")]
+        ranges = [range(int(first), int(last if dash else first) + 1) for first, dash, last in parts]
     except ValueError as error:
         raise SqirlError(f"seeds '{text}' are not of the form 0, 0-4 or 0,2,7") from error
-    if any(not 0 <= seed < 2**32 for seed in seeds):
+    if any(chosen and not 0 <= chosen[0] <= chosen[-1] < 2**32 for chosen in ranges):
         raise SqirlError(f"seeds '{text}' are outside 0..{2**32 - 1}")
+    if sum(map(len, ranges)) > MAX_SEEDS:
+        raise SqirlError(f"seeds '{text}' are more than {MAX_SEEDS:,} seeds; give fewer")
+    seeds = [seed for chosen in ranges for seed in chosen]
     if not seeds or len(set(seeds)) != len(seeds):
         raise SqirlError(f"seeds '{text}' name {'one twice' if seeds else 'none'}")
     return seeds
@@ -70,4 +74,4 @@ def parse_steps(text: str | None) -> int | None:
         raise SqirlError(f"'{text}' is no number of steps; write 5000000, 5_000_000, 5e6 or 5M") from error
     if not 1 <= value < 1e12:
         raise SqirlError(f"{text} steps make no sense; at least 1 is needed")
-    return int(value)
+    return round(value)  # 1.001k is 1000.9999999999999

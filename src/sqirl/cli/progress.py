@@ -1,4 +1,4 @@
-"""Progress on stderr, only where somebody watches."""
+"""Progress bars on stderr, only on a terminal."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def training_display(name: str) -> Iterator[Callable[[RunProgress], None]]:
     """A live line for one run: return of the optimum, steps, speed, time left."""
     with _live_line(name) as show:
 
-        def tell(progress: RunProgress) -> None:
+        def report(progress: RunProgress) -> None:
             left = (progress.config.timesteps - progress.steps) / max(progress.steps_per_second, 1e-9)
             reached = "no evaluation yet"
             if progress.last is not None:
@@ -74,7 +74,7 @@ def training_display(name: str) -> Iterator[Callable[[RunProgress], None]]:
                 f"at most {duration(left)} left",
             )
 
-        yield tell
+        yield report
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def sweep_display(name: str) -> Iterator[Callable[[SweepProgress], None]]:
     """A live line for a whole sweep."""
     with _live_line(name) as show:
 
-        def tell(progress: SweepProgress) -> None:
+        def report(progress: SweepProgress) -> None:
             failed = f", {progress.runs_failed} failed" if progress.runs_failed else ""
             show(
                 progress.searches_done / max(1, progress.searches),
@@ -90,7 +90,7 @@ def sweep_display(name: str) -> Iterator[Callable[[SweepProgress], None]]:
                 f"({progress.runs_found} found{failed})  {progress.running} running",
             )
 
-        yield tell
+        yield report
 
 
 def duration(seconds: float) -> str:

@@ -29,14 +29,9 @@ def command(
     timesteps: Annotated[str | None, typer.Option(help="Steps of a run at most.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")] = False,
     skip_preview: Annotated[bool, typer.Option("--no-preview", help="Start at once, without the calibration.")] = False,
-    jobs: Jobs = None,
-    cluster: Cluster = None,
-    device: Device = "cpu",
-    out: Runs = None,
-    shipped: Shipped = False,
-    time_limit: TimeLimit = None,
-    as_json: Json = False,
-) -> None:
+    jobs: Jobs = None, cluster: Cluster = None, device: Device = "cpu", out: Runs = None,
+    shipped: Shipped = False, time_limit: TimeLimit = None, as_json: Json = False,
+) -> None:  # fmt: skip
     """Run the paper's experiments: search the best setting of every algorithm on every environment.
 
     Every run has a record of its own; whatever stops the sweep, the same command goes on.
@@ -57,14 +52,9 @@ def tune(
     algorithm: Annotated[str, typer.Option(help=f"{', '.join(algorithm_names())}.")] = SQIRL.name,
     seeds: Annotated[int, typer.Option(help="Seeds of every setting.", min=1)] = 5,
     timesteps: Annotated[str | None, typer.Option(help="Steps of a run at most.")] = None,
-    jobs: Jobs = None,
-    cluster: Cluster = None,
-    device: Device = "cpu",
-    out: Runs = None,
-    shipped: Shipped = False,
-    time_limit: TimeLimit = None,
-    as_json: Json = False,
-) -> None:
+    jobs: Jobs = None, cluster: Cluster = None, device: Device = "cpu", out: Runs = None,
+    shipped: Shipped = False, time_limit: TimeLimit = None, as_json: Json = False,
+) -> None:  # fmt: skip
     """The paper's search for the best (k, m) on one environment: the smallest m with which the median run solves it."""
     from sqirl.experiments.sweeps import Sweep, narrowed
 

@@ -1,7 +1,7 @@
-"""Any Gymnasium env with discrete actions as a `Game`, by the best way it offers to be saved and restored.
+"""Adapters that make a `Game` of any Gymnasium env with discrete actions.
 
-In order of preference: the env's own `get_state`/`set_state` (and `state_key`, if it has one), the state index of a toy_text
-env, and a pickle of the whole env.
+There are three ways to save and restore an env. In order of preference: the env's own `get_state` and `set_state` (and
+`state_key`, if it has one), the state index of a toy_text env, and a pickle of the whole env.
 """
 
 from __future__ import annotations
@@ -20,24 +20,29 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.envs.game import Game
 from sqirl.envs.game_env import GameEnv
 from sqirl.errors import NotEnumerable, SqirlError, WorkFailed
 
-#: A user's env is enumerated from the state that reset(seed=SEED) gives.
+#: A user's env is enumerated from the state after reset(seed=SEED).
 SEED = 0
 
 
 def as_game(make: Callable[[], gym.Env[Any, Any]], name: str) -> Game:
-    """The game behind the env that `make` returns; `make` is called again whenever a fresh copy is needed."""
+    """The env that `make` returns, as a game.
+
+    :param make: makes the env; it is called again for every further copy
+    :param name: the name of the env in error messages
+    """
     env = make()
     if isinstance(env.unwrapped, GameEnv):
         return env.unwrapped.game
     if not isinstance(getattr(env, "action_space", None), gym.spaces.Discrete):
         raise NotEnumerable(
             f"{name} has actions {getattr(env, 'action_space', None)}, but only Discrete(n) can be enumerated; "
-            "wrap the env so that it offers a finite list of actions"
+            "wrap the env so that its action space is Discrete"
         )
     base = env.unwrapped
     if callable(getattr(base, "get_state", None)) and callable(getattr(base, "set_state", None)):
@@ -48,15 +53,15 @@ def as_game(make: Callable[[], gym.Env[Any, Any]], name: str) -> Game:
 
 
 def is_toy_text(base: Any) -> bool:
-    """Does the env carry its dynamics as `P[s][a] = [(probability, next state, reward, done), …]` and its state as `s`?
+    """Does the env store its dynamics as `P[s][a] = [(probability, next state, reward, done), …]` and its state as `s`?
 
-    The state is there only after a reset, so the start distribution that goes with it is asked for instead.
+    The attribute `s` exists only after a reset, so this checks for the distribution of start states instead.
     """
     return isinstance(getattr(base, "P", None), dict) and hasattr(base, "initial_state_distrib")
 
 
 class GymGame:
-    """What the three adapters share: stepping a Gymnasium env and keeping the observation with the snapshot."""
+    """The base class of the three adapters: it steps a Gymnasium env and stores the observation with each state."""
 
     saved_by: str
 
@@ -73,27 +78,27 @@ class GymGame:
         self.reset()
 
     def reset(self) -> None:
-        """Back to the first start: what an env counts across its episodes is no part of the game."""
+        """Restore the start state of the first reset: counters that the env keeps across episodes must not change the game."""
         if self._start is not None:
             self.set_state(self._start)
             return
-        with self._blaming_the_env("reset"):
+        with self._env_errors("reset"):
             observation, _ = self.env.reset(seed=SEED)
-        self._observation = copy.copy(observation)  # some envs hand out one buffer again and again
+        self._observation = copy.copy(observation)  # some envs return the same buffer every time
         self._start = self.get_state()
 
     def step(self, action: int) -> tuple[float, bool]:
-        with self._blaming_the_env("step"):
+        with self._env_errors("step"):
             observation, reward, terminated, truncated, _ = self.env.step(action + self._first_action)
-            paid = float(reward)
-        if not math.isfinite(paid):
-            raise WorkFailed(f"{self.name} pays a reward of {paid} for action {action}; rewards must be finite")
+            value = float(reward)
+        if not math.isfinite(value):
+            raise WorkFailed(f"{self.name} returns a reward of {value} for action {action}; rewards must be finite")
         self._observation = copy.copy(observation)
-        return paid, bool(terminated or truncated)
+        return value, bool(terminated or truncated)
 
     @contextmanager
-    def _blaming_the_env(self, method: str) -> Iterator[None]:
-        """What goes wrong inside belongs to the user's env; say so in one line."""
+    def _env_errors(self, method: str) -> Iterator[None]:
+        """Turn an exception of the user's env into a `WorkFailed` of one line."""
         try:
             yield
         except SqirlError:
@@ -102,8 +107,8 @@ class GymGame:
             raise WorkFailed(f"{self.name}: {method}() failed with {type(error).__name__}: {error}") from error
 
     def get_state(self) -> Any:
-        # The observation travels with the state: an env cannot be asked for it again
-        with self._blaming_the_env("get_state"):
+        # The observation is stored with the state: an env cannot return it a second time
+        with self._env_errors("get_state"):
             return self._save(), self._observation
 
     def bare_state(self) -> Any:
@@ -111,7 +116,7 @@ class GymGame:
 
     def set_state(self, state: Any) -> None:
         saved, self._observation = state
-        with self._blaming_the_env("set_state"):
+        with self._env_errors("set_state"):
             self._restore(saved)
 
     def state_key(self) -> bytes:
@@ -123,19 +128,19 @@ class GymGame:
     def _restore(self, saved: Any) -> None:
         raise NotImplementedError
 
-    def screen(self) -> np.ndarray | None:
-        """The observation where it is one plain array (or a number); None where it has parts."""
+    def screen(self) -> NDArray[Any] | None:
+        """The observation if it is one array or a number; None if it is a dict, a tuple or a text."""
         if isinstance(self._observation, dict | tuple | str) or self._observation is None:
             return None
         screen = np.asarray(self._observation)
         self._screen_shape = self._screen_shape or screen.shape
         if screen.dtype == object or screen.shape != self._screen_shape:
             raise NotEnumerable(
-                f"{self.name} observes arrays of shapes {self._screen_shape} and {screen.shape}; one is needed"
+                f"{self.name} returns observations of shapes {self._screen_shape} and {screen.shape}; all must be equal"
             )
         return screen
 
-    def render(self) -> np.ndarray | None:
+    def render(self) -> NDArray[Any] | None:
         picture = self.env.render() if self.env.render_mode == "rgb_array" else None
         return picture if isinstance(picture, np.ndarray) else None
 
@@ -170,7 +175,7 @@ class OwnSnapshots(GymGame):
 
 
 class ToyText(GymGame):
-    """Gymnasium's toy_text: the state is one integer, and the generator that it draws from is none of the state."""
+    """A toy_text env of Gymnasium: its state is one integer. Its random generator is not part of the state."""
 
     saved_by = "its state index"
 
@@ -182,12 +187,15 @@ class ToyText(GymGame):
 
 
 class WholeEnvCopies(GymGame):
-    """Any other env: a pickle of all of it, wrappers included. Functions in it, which pickle cannot save, stay where they are."""
+    """Any other env: a pickle of the whole env with its wrappers.
+
+    Pickle cannot save functions and modules. They are kept in a list, and the pickle holds their place in it.
+    """
 
     saved_by = "copies of the whole env"
 
     def __init__(self, make: Callable[[], gym.Env[Any, Any]], name: str) -> None:
-        self._functions: list[Any] = []  # in the order in which a pickle meets them, which is the same in every copy
+        self._functions: list[Any] = []  # in the order in which pickle visits them, which is the same in every copy
         super().__init__(make, name)
 
     def _save(self) -> bytes:
@@ -221,18 +229,18 @@ class WholeEnvCopies(GymGame):
 
 
 def fingerprint(value: Any) -> bytes:
-    """16 bytes that are equal for equal values and, short of a hash collision, for no others.
+    """16 bytes that are equal for equal values, and different for different values (except for a hash collision).
 
-    A pickle of equal values may differ (it notes which parts are the same object), so the value is walked instead, through what
-    pickle itself would save of it. Random generators are left out: an env that is deterministic does not depend on them,
-    and one that draws numbers it never uses (toy_text does) would otherwise never visit a state twice.
+    The pickles of two equal values may differ, because pickle records which parts are the same object. So this function visits
+    the same parts that pickle would save, and hashes them. Random generators are left out. A deterministic env does not depend on
+    them, and an env that draws numbers without using them (as toy_text does) would otherwise never visit a state twice.
     """
     digest = hashlib.blake2b(digest_size=16)
     _feed(digest.update, value, path=())
     return digest.digest()
 
 
-#: Parts of an env that say nothing about its state: they never change, or they are sources of chance.
+#: Parts of an env that are not part of its state: they never change, or they are random generators.
 _STATELESS = (
     gym.spaces.Space,
     gym.envs.registration.EnvSpec,
@@ -244,11 +252,11 @@ _CODE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.
 
 
 def _feed(update: Callable[[bytes], None], value: Any, path: tuple[int, ...]) -> None:
-    """Write `value` unambiguously: every piece carries its type and its length, so no two values read alike."""
+    """Hash `value`. Every piece is hashed with its type and its length, so two different values never give the same bytes."""
     kind = type(value)
     if isinstance(value, _STATELESS):
         return
-    if id(value) in path:  # a cycle: how far up it leads tells it from any other
+    if id(value) in path:  # a cycle: hash how many levels up it refers to
         _piece(update, "up", str(len(path) - path.index(id(value))).encode())
     elif value is None or kind in (bool, int, float, complex, str):
         _piece(update, kind.__name__, repr(value).encode())
@@ -271,7 +279,7 @@ def _piece(update: Callable[[bytes], None], label: str, content: bytes) -> None:
 
 
 def _parts(value: Any) -> list[Any]:
-    """What a container or an object consists of, in an order that does not depend on identities."""
+    """The parts of a container or an object, in an order that does not depend on memory addresses."""
     kind = type(value)
     if kind is dict:
         return [part for key in sorted(value, key=repr) for part in (key, value[key])]
@@ -283,9 +291,9 @@ def _parts(value: Any) -> list[Any]:
         _, arguments, state, items, pairs = (*value.__reduce_ex__(4), None, None, None)[:5]
     except TypeError as error:
         raise NotEnumerable(
-            f"a {kind.__module__}.{kind.__qualname__} inside the env cannot be looked into ({error}); "
+            f"a {kind.__module__}.{kind.__qualname__} inside the env cannot be hashed ({error}); "
             "give the env get_state(), set_state(state) and state_key()"
         ) from error
-    if isinstance(state, dict):  # what Gymnasium notes of its generator is no more state than the generator
+    if isinstance(state, dict):  # Gymnasium's random generator and its seed
         state = {name: part for name, part in state.items() if name not in ("_np_random", "_np_random_seed")}
     return [arguments, state, list(items or ()), list(pairs or ())]

@@ -1,13 +1,12 @@
-"""Atari games of the Arcade Learning Environment as restorable games, and what an agent sees of them.
+"""Atari games of the Arcade Learning Environment as games that can be saved and restored, and the view of an agent.
 
-The emulator runs without sticky actions of its own, because these are not part of its saved state; `GameEnv` and the
-sticky view of an MDP bring them. After a restore the emulator shows a stale screen until the next act, so a snapshot
-holds the screen too.
+ALE's own sticky actions are switched off, because they are not part of its saved state. `GameEnv` and `TabularMDP.sticky` add
+sticky actions. After a restore the emulator shows an old screen until the next action, so a saved state holds the screen too.
 
-The emulator cuts a frame short that takes too long, and goes on with it in the next. That it stands in mid-frame is part
-of no snapshot either, and restoring one does not change it, but the snapshot's CPU tells: it was not stopped by the end of
-a frame. Of our games only Qbert is ever in mid-frame, at its very start; `AtariGame` brings the emulator there, or away
-from there, before it restores.
+The emulator interrupts a frame that takes too long and continues it in the next call. A saved state does not record that the
+emulator is in the middle of a frame, and restoring a state does not change it. But the CPU status in the saved state shows it:
+the CPU was not stopped by the end of a frame. Of our games only Qbert is ever in the middle of a frame, at its start.
+Before a restore, `AtariGame` brings the emulator into the middle of a frame or out of it, as the state needs.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.envs.game import Game
 from sqirl.envs.ids import is_full_atari_id
@@ -30,14 +30,15 @@ RANDOM_SEED, SYSTEM_RANDOM_SEED = 0, 4753849
 OBSERVATION_SIZE = 84
 STACKED_STEPS = 4
 
-#: Skiing pays only at the end of the run: after the horizon so many no-op steps are played and paid with the last step.
+#: Skiing gives its reward only at the end of the run. After the horizon this many no-op steps are played, and their reward is
+#: added to that of the last step.
 SKIING_EXTRA_STEPS = 200
 _NOOP = 0
 
-# In a snapshot: the name of the CPU, 6 registers and 7 flags of 4 bytes each, its status
+# In a saved state: the name of the CPU, then 6 registers and 7 flags of 4 bytes each, then its status
 _CPU, _CPU_STATUS, _CPU_STOPPED = b"M6502Low", 13 * 4, 1
 
-#: How many actions the minimal action set of a game has, so that a game need not be loaded to know it.
+#: The size of each game's minimal action set. With this table the emulator need not be loaded.
 MINIMAL_ACTIONS = {
     "alien": 18, "amidar": 10, "assault": 7, "asterix": 9, "asteroids": 14, "atlantis": 4, "bank_heist": 18,
     "battle_zone": 18, "beam_rider": 9, "bowling": 6, "breakout": 4, "centipede": 18, "chopper_command": 18,
@@ -47,18 +48,23 @@ MINIMAL_ACTIONS = {
     "space_invaders": 6, "tennis": 18, "time_pilot": 10, "tutankham": 8, "video_pinball": 9, "wizard_of_wor": 10,
 }  # fmt: skip
 
-_LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
+_LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)  # weights of red, green and blue
 
 
 class AtariGame:
-    """One ROM with a frameskip, the ROM's minimal action set, and an end at the first lost life."""
+    """One ROM with a frameskip and the ROM's minimal action set. The game is over at the first lost life.
+
+    :param rom: the name of the ROM in ale-py, such as "pong"
+    :param frameskip: frames for which an action is held
+    :param horizon: the step after which Skiing gives its final reward; other games do not use it
+    """
 
     saved_by = "the emulator's snapshots"
 
     def __init__(self, rom: str, frameskip: int, horizon: int | None = None) -> None:
         self.name = rom
         self.frameskip = frameskip
-        self.horizon = horizon  # of use to Skiing only, which is paid at the end
+        self.horizon = horizon
         self._ale = _make_ale(rom)
         self._actions = self._ale.getMinimalActionSet()
         self.num_actions = len(self._actions)
@@ -66,8 +72,8 @@ class AtariGame:
         self._start = self._ale.cloneState()
         self._starts_in_mid_frame = in_mid_frame(self._start)
         self._start_screen = self._ale.getScreenRGB()
-        self._screen: np.ndarray | None = self._start_screen  # None: ask the emulator, whose screen is up to date
-        self._restored: tuple[bytes, Any] = b"", None  # the state last restored, in both forms
+        self._screen: NDArray[np.uint8] | None = self._start_screen  # None: the emulator's screen is up to date
+        self._restored: tuple[bytes, Any] = b"", None  # the last restored state as bytes and as an ALEState
 
     def reset(self) -> None:
         self._restore(self._start)
@@ -81,20 +87,20 @@ class AtariGame:
         return float(reward), over
 
     def _play(self, ale_action: int) -> tuple[float, bool]:
-        """One agent step: the action held for `frameskip` frames; over if the game or a life is lost by then.
+        """One agent step: the action is held for `frameskip` frames. Returns the reward, and whether the game or a life is lost.
 
-        A step in which a life is lost is played to its end: what the remaining frames pay (Atlantis' bonus) counts.
+        A step in which a life is lost is played to its last frame, and the rewards of these frames count (Atlantis pays a bonus).
         """
         ale = self._ale
-        lives, reward = ale.lives(), 0
+        lives, reward = int(ale.lives()), 0.0
         for _ in range(self.frameskip):
             reward += ale.act(ale_action)
             if ale.game_over():
                 return reward, True
-        return reward, ale.lives() < lives
+        return reward, int(ale.lives()) < lives
 
     def _steps_taken(self) -> int:
-        return round(self._ale.getEpisodeFrameNumber() / self.frameskip)
+        return round(int(self._ale.getEpisodeFrameNumber()) / self.frameskip)
 
     def get_state(self) -> tuple[bytes, bytes]:
         return self._ale.cloneState().serialize(), self.screen().tobytes()
@@ -105,39 +111,39 @@ class AtariGame:
     def set_state(self, state: tuple[bytes, bytes | None]) -> None:
         from ale_py import ALEState
 
-        if state[0] is not self._restored[0]:  # a build restores one state for every action
+        if state[0] is not self._restored[0]:  # a build restores the same state for every action
             self._restored = state[0], ALEState(state[0])
         self._restore(self._restored[1])
         if state[1] is not None:
             self._screen = np.frombuffer(state[1], np.uint8).reshape(self._start_screen.shape)
 
     def _restore(self, state: Any) -> None:
-        """Restore such that what follows depends on the state alone, and is what follows in unbroken play."""
+        """Restore a state such that the next steps are the same as in a game that was never restored."""
         if self._starts_in_mid_frame:
             if in_mid_frame(state):
                 self._ale.reset_game()
             elif in_mid_frame(self._ale.cloneState()):
-                self._ale.restoreState(self._start)  # where no life is lost: the emulator does not act after the end
+                self._ale.restoreState(self._start)  # the emulator ignores actions after a game over
                 self._ale.act(_NOOP)
         self._ale.restoreState(state)
 
     def state_key(self) -> bytes:
         return blake2b(self._ale.cloneState().serialize(), digest_size=16).digest()
 
-    def screen(self) -> np.ndarray:
+    def screen(self) -> NDArray[np.uint8]:
         """The screen as (210, 160, 3) uint8."""
-        if self._screen is None:
-            self._screen = self._ale.getScreenRGB()
-        return self._screen
+        screen: NDArray[np.uint8] = self._ale.getScreenRGB() if self._screen is None else self._screen
+        self._screen = screen
+        return screen
 
-    def render(self) -> np.ndarray:
+    def render(self) -> NDArray[np.uint8]:
         return self.screen()
 
     def fresh(self) -> Game:
         return AtariGame(self.name, self.frameskip, self.horizon)
 
     def reseed(self, seed: int) -> None:
-        """Nothing to do: without sticky actions the emulator draws no random number."""
+        """Does nothing: without sticky actions the emulator draws no random numbers."""
 
     def provenance(self) -> Mapping[str, Any]:
         from hashlib import sha256
@@ -152,12 +158,12 @@ class AtariGame:
 
 
 def num_actions_of_rom(rom: str) -> int:
-    """The size of the minimal action set of a game; a game that is not in our table is loaded and asked."""
+    """The size of the minimal action set of a game. A game that is not in `MINIMAL_ACTIONS` is loaded."""
     return MINIMAL_ACTIONS.get(rom) or len(_make_ale(rom).getMinimalActionSet())
 
 
 def rom_of_full_game(name: str) -> str:
-    """The ROM of a whole game by its Gymnasium id; an unknown id is an error that names a near one."""
+    """The ROM of a whole game from its Gymnasium id. The error for an unknown id names a similar one."""
     _import_ale()
     if name in gym.registry and "game" in gym.spec(name).kwargs:
         return str(gym.spec(name).kwargs["game"])
@@ -166,13 +172,14 @@ def rom_of_full_game(name: str) -> str:
     raise UnknownEnv(f"no Atari game '{name}'; names are like {near[0]}")
 
 
-def grey_84(screen: np.ndarray) -> np.ndarray:
-    """(210, 160, 3) RGB -> (84, 84) grey uint8, each pixel the mean of the area it covers."""
-    grey = np.rint(screen @ _LUMINANCE)
-    return np.rint(_area_weights(screen.shape[0]) @ grey @ _area_weights(screen.shape[1]).T).astype(np.uint8)
+def grey_84(screen: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """(210, 160, 3) RGB → (84, 84) grey. Each pixel is the mean of the area that it covers."""
+    grey = np.rint(screen @ _LUMINANCE)  # (210, 160) float32
+    small = np.rint(_area_weights(screen.shape[0]) @ grey @ _area_weights(screen.shape[1]).T)
+    return np.asarray(small, np.uint8)
 
 
-#: The last four steps' screens as (84, 84, 4) grey, the newest last; zeros before the start.
+#: The screens of the last four steps as (84, 84, 4) grey, the newest last. Frames before the start are zero.
 VIEW = View(
     frame_shape=(OBSERVATION_SIZE, OBSERVATION_SIZE),
     observation_shape=(OBSERVATION_SIZE, OBSERVATION_SIZE, STACKED_STEPS),
@@ -183,17 +190,17 @@ VIEW = View(
 
 
 @cache
-def _area_weights(size: int) -> np.ndarray:
-    """(84, size): row i holds the shares of the source pixels that target pixel i covers."""
+def _area_weights(size: int) -> NDArray[np.float32]:
+    """(84, size): row i holds the weights of the source pixels in target pixel i."""
     edges = np.arange(OBSERVATION_SIZE + 1) * size / OBSERVATION_SIZE
     pixels = np.arange(size)
     overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
     weights = np.clip(overlap, 0, None)
-    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
 
 
 def in_mid_frame(state: Any) -> bool:
-    """Whether the emulator was in the middle of a frame when it was saved: its CPU had not been told to stop."""
+    """Was the emulator in the middle of a frame when the state was saved? Then its CPU had not been told to stop."""
     data = state.serialize()
     status = data.index(_CPU) + len(_CPU) + _CPU_STATUS
     return not int.from_bytes(data[status : status + 4], "little") & _CPU_STOPPED
@@ -214,7 +221,7 @@ def _make_ale(rom: str) -> Any:
 
 
 def _import_ale() -> tuple[Any, Any]:
-    """(ale_py, its ROMs); importing it registers the ids of whole games with Gymnasium."""
+    """(ale_py, its module of ROMs). The import registers the ids of whole games with Gymnasium."""
     try:
         import ale_py
         from ale_py import roms

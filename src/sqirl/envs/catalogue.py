@@ -1,4 +1,4 @@
-"""The 155 environments of the paper as data: what they are and what the paper found in them."""
+"""The 155 environments of the paper as data: their ids, and the paper's results on them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sqirl.errors import UnknownEnv
 class CatalogueRow:
     """One environment of the paper.
 
-    `num_actions` is None where the game's own minimal action set is used (Atari); `reward_factor` is what rewards are
-    divided by for learning. `paper_steps` holds the paper's sample complexities by algorithm (None: not solved within
-    5e6 steps), `paper_returns` its returns ("optimal" among them).
+    `num_actions` is None where the game's own minimal action set is used (Atari). For learning, rewards are divided by
+    `reward_factor`. `paper_steps` holds the paper's sample complexity of each algorithm (None: not solved within 5e6 steps),
+    and `paper_returns` its returns, "optimal" among them.
     """
 
     env_id: EnvId
@@ -37,7 +37,7 @@ class CatalogueRow:
 
 @cache
 def catalogue() -> tuple[CatalogueRow, ...]:
-    """All 155 rows in the paper's order, every id in its sticky form."""
+    """All 155 rows in the paper's order. Every id is the sticky one."""
     table = json.loads(resources.files("sqirl.data").joinpath("paper.json").read_text())
     return tuple(
         CatalogueRow(
@@ -52,7 +52,7 @@ def catalogue() -> tuple[CatalogueRow, ...]:
 
 
 def find_row(env_id: EnvId) -> CatalogueRow | None:
-    """The row of an id, sticky or not; None if the paper does not have it."""
+    """The row of an id, sticky or not. None if the paper does not have it."""
     return _rows_by_id().get(env_id.deterministic())
 
 
@@ -62,30 +62,30 @@ def _rows_by_id() -> dict[EnvId, CatalogueRow]:
 
 
 def lookup(env_id: str | EnvId) -> CatalogueRow:
-    """The row of an id, sticky or not; an id that is not in the catalogue is an error that names near ones."""
+    """The row of an id, sticky or not. The error for an id that is not in the catalogue names similar ones."""
     row = find_row(parse_id(env_id) if isinstance(env_id, str) else env_id)
     if row is None:
         raise UnknownEnv(f"'{env_id}' is not one of the paper's 155 environments{near_matches(str(env_id))}")
     return row
 
 
-#: Procgen's actions beyond these do nothing more in the games of the catalogue.
+#: In most of Procgen's games the other actions have no further effect.
 DEFAULT_PROCGEN_ACTIONS = 9
 
 
 def num_actions_of_procgen(env_id: EnvId) -> int:
-    """How many of Procgen's actions a game uses: what the catalogue says of its rows, also at levels that are not in it."""
+    """How many of Procgen's actions a game uses. The catalogue's number holds for all levels of the game."""
     known = {row.env_id.game: row.num_actions for row in catalogue() if row.env_id.suite == "procgen"}
     return known.get(env_id.game) or DEFAULT_PROCGEN_ACTIONS
 
 
 def near_matches(name: str) -> str:
-    """'; did you mean A, B or C?' over the catalogue's ids, or a pointer to the list."""
+    """The end of an error message: '; did you mean A or B?' with ids of the catalogue, or where to find all ids."""
     sticky = "-Sticky" in name
     by_stem = {row.env_id.stem.lower(): row.env_id for row in catalogue()}
     stem = name.removeprefix("BRIDGE/").removesuffix("-v0").removesuffix("-Sticky").lower()
     close = difflib.get_close_matches(stem, by_stem, n=3, cutoff=0.55)
     if not close:
-        return "; `sqirl envs` lists the paper's, whole Atari games are named like PongNoFrameskip-v4"
+        return "; `sqirl envs` lists the paper's ids, and whole Atari games have ids like PongNoFrameskip-v4"
     ids = [str(by_stem[c] if sticky else by_stem[c].deterministic()) for c in close]
     return f"; did you mean {' or '.join(ids)}?"

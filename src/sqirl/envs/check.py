@@ -1,7 +1,7 @@
-"""Is an env fit to be enumerated? Proof by random walks, or the first counter-example.
+"""Tests by random walks whether an env can be enumerated. The report names the first problem found.
 
-Three things must hold: restoring a state and stepping gives the same result every time (also on another copy of the env);
-the result does not depend on the env's random generator; and states with equal keys behave equally.
+Three things must hold. Restoring a state and stepping gives the same result every time, also on another copy of the env. The
+result does not depend on the env's random generator. States with equal keys behave equally.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 
 from sqirl.envs.adapters import ToyText
-from sqirl.envs.description import EnvLike, describe
+from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.envs.game import Game
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What the walks saw; `problem` is None if the env can be enumerated."""
+    """The result of the random walks. `problem` is None if the env can be enumerated."""
 
     name: str
     how: str  # how the env is saved and restored
     num_actions: int
     steps: int
     distinct_states: int
-    revisits: int  # times that a walk came back to a key it had seen
+    revisits: int  # how often a walk reached a key that was seen before
     problem: str | None
 
     def __str__(self) -> str:
@@ -47,8 +47,16 @@ class _Outcome:
         return f"reward {self.reward:g} and {where}"
 
 
-def check_env(env: EnvLike, *, steps: int = 2000, horizon: int | None = None, seed: int = 0) -> CheckReport:
-    """Random walks of `steps` steps in all, every step checked three ways."""
+def check_env(
+    env: EnvLike | EnvDescription, *, steps: int = 2000, horizon: int | None = None, seed: int = 0
+) -> CheckReport:
+    """Check with random walks whether the states of `env` can be saved, restored and enumerated.
+
+    :param env: an id, 'module:Class', an env, a game, or the description of one
+    :param steps: steps of all walks together; each step is checked
+    :param horizon: steps of one walk; the env's own horizon if None, or 100 if it has none
+    :param seed: seed of the random actions
+    """
     description = describe(env)
     game = description.make_game()
     walker = _Walker(game, np.random.default_rng(seed))
@@ -59,15 +67,15 @@ def check_env(env: EnvLike, *, steps: int = 2000, horizon: int | None = None, se
 
 
 class _Walker:
-    """Walks a game and remembers, for each key, one state and what each action did there."""
+    """Walks through a game and stores one state for each key."""
 
     def __init__(self, game: Game, rng: np.random.Generator) -> None:
         self.game, self.other, self.rng = game, game.fresh(), rng
-        self.seen: dict[bytes, tuple[Any, list[int]]] = {}  # key -> a state with it, the path to it
+        self.seen: dict[bytes, tuple[Any, list[int]]] = {}  # key -> a state with that key, the path to it
         self.steps = self.revisits = 0
 
     def walk(self, steps: int, horizon: int) -> str | None:
-        """The first problem met, or None."""
+        """The first problem found, or None."""
         while self.steps < steps:
             self.game.reset()
             path: list[int] = []
@@ -94,23 +102,23 @@ class _Walker:
         elsewhere = _outcome(self.other, state, action)
         if elsewhere != first:
             return f"{where}, action {action} gave {first}, but {elsewhere} in another copy of the env restored to the same state"
-        lucky = _outcome(self.game, state, action, reseed=int(self.rng.integers(2**31)))
-        if lucky != first:
-            way_out = "; `sqirl analyze` reads its dynamics off P instead" if isinstance(self.game, ToyText) else ""
+        reseeded = _outcome(self.game, state, action, reseed=int(self.rng.integers(2**31)))
+        if reseeded != first:
+            way_out = "; `sqirl analyze` reads its dynamics from P instead" if isinstance(self.game, ToyText) else ""
             return (
-                f"{where}, action {action} gave {first}, but {lucky} with another random seed: the env is stochastic, "
-                f"and an enumeration would take one draw for a law{way_out}"
+                f"{where}, action {action} gave {first}, but {reseeded} with another random seed: the env is stochastic, "
+                f"and an enumeration would record only one of its outcomes{way_out}"
             )
         if key not in self.seen:
             self.seen[key] = (state, list(path))
             return None
         self.revisits += 1
-        twin, twin_path = self.seen[key]
-        same_key = _outcome(self.game, twin, action)
+        other_state, other_path = self.seen[key]
+        same_key = _outcome(self.game, other_state, action)
         if same_key != first:
             return (
-                f"actions {path} and {twin_path} lead to states with the same key, but action {action} then gives {first} "
-                f"and {same_key}: the key leaves out something that matters"
+                f"actions {path} and {other_path} lead to states with the same key, but action {action} then gives {first} "
+                f"and {same_key}: the key does not contain the whole state"
             )
         return None
 

@@ -1,7 +1,6 @@
-"""What an environment is: resolved once from what a user names into one frozen `EnvDescription`.
+"""`EnvDescription`: what the package needs to know about one environment. `describe` makes it from an id or an env.
 
-Everything that the rest of the package asks about an environment (its suite, its horizon, its network, where its MDP may be
-stored) is a field or a method of the description.
+Its suite, its horizon, its number of actions and the name of its files are fields and methods of the description.
 """
 
 from __future__ import annotations
@@ -26,24 +25,34 @@ from sqirl.envs.view import View
 from sqirl.errors import InvalidMDP, UnknownEnv
 from sqirl.runtime.files import safe_file_name
 
+#: What a user can name an environment by: an id or 'module:Class', a parsed id, a game, an env, or toy_text's `P`.
 EnvLike = str | EnvId | Game | gym.Env[Any, Any] | Mapping[int, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class EnvDescription:
-    """One environment.
+    """One environment. Make it with `describe`.
 
-    `name` keys its results; it is an id, or what the user typed. `remote_name` is a text that another process can describe
-    again; None for an object that lives in this process only. `dynamics` is an env with toy_text's `P`, or such a `P`.
+    :param name: the id, or the text that the user typed; results are stored under it
+    :param suite: the suite with its discount, network and experimental setup
+    :param horizon: steps of an episode; None if the environment has no limit
+    :param stickiness: probability of repeating the previous action
+    :param reward_factor: for learning, rewards are divided by this number
+    :param bridge_id: the parsed id, if it is a BRIDGE id
+    :param row: the paper's results, if it is one of the 155 environments
+    :param dynamics: an env with toy_text's `P`, or such a `P`
+    :param remote_name: a text that `describe` understands in another process; None for an object of this process
+    :param make_game: makes the game that a build enumerates
+    :param make_own_env: makes the live env, if it is not a BRIDGE id
     """
 
     name: str
     suite: Suite
-    horizon: int | None = None  # steps of an episode; None if the environment does not say
+    horizon: int | None = None
     stickiness: float = 0.0
-    reward_factor: float = 1.0  # rewards are divided by it for learning
+    reward_factor: float = 1.0
     bridge_id: EnvId | None = None
-    row: CatalogueRow | None = None  # what the paper says of it, for the 155 rows
+    row: CatalogueRow | None = None
     dynamics: Any = None
     remote_name: str | None = None
     make_game: Callable[[], Game] = lambda: _no_game()
@@ -51,7 +60,7 @@ class EnvDescription:
 
     @property
     def is_bridge(self) -> bool:
-        """Is it a short game of the BRIDGE suites (with an id of ours, in the catalogue or not)?"""
+        """Is it a game with a BRIDGE id, in the catalogue or not?"""
         return self.bridge_id is not None
 
     @property
@@ -61,16 +70,16 @@ class EnvDescription:
 
     @property
     def file_stem(self) -> str:
-        """The name of its files: its MDP, its build, its figures."""
+        """The name of its files (its MDP, its build, its figures) without the ending."""
         return self.bridge_id.stem if self.bridge_id is not None else safe_file_name(self.name)
 
     @property
     def game_title(self) -> str:
-        """The name of the game without the decoration of its id."""
+        """The id without its prefix and its suffix."""
         return self.bridge_id.stem if self.bridge_id is not None else self.suite.title_of(self.name)
 
     def num_actions(self) -> int:
-        """How many actions an agent can choose from; a game that is not in our tables is asked."""
+        """The number of actions. The env is made only if its number of actions is in no table."""
         if self.bridge_id is not None:
             return suites.num_actions_of(self.bridge_id)
         if self.is_full_game:
@@ -82,28 +91,39 @@ class EnvDescription:
             env.close()
 
     def view(self, screen_shape: tuple[int, ...] | None = None) -> View:
-        """What an agent sees of the game; the view of a MiniGrid level depends on the shape of its grid."""
+        """How screens of the game become observations.
+
+        :param screen_shape: the shape of a screen, which the view of MiniGrid depends on; if None, a game is made to get it
+        """
         if self.bridge_id is None:
-            raise InvalidMDP(f"{self.name} is not a game of a BRIDGE suite; its observations are its own")
+            raise InvalidMDP(f"{self.name} is not a game of a BRIDGE suite; it has no view, only its own observations")
         return suites.view_of(self.bridge_id, screen_shape or _screen_shape(self.make_game))
 
     def make_env(self, *, render_mode: str | None = None) -> gym.Env[Any, Any]:
-        """The live environment, with its horizon and its sticky actions."""
+        """The live environment, with its horizon and its sticky actions.
+
+        :param render_mode: None or "rgb_array"; used for BRIDGE ids only
+        """
         if self.bridge_id is not None:
             return self.make_game_env(render_mode=render_mode)
         if self.make_own_env is None:
-            raise UnknownEnv(f"{self.name or 'a table of dynamics'} has no environment that can be played")
+            raise UnknownEnv(
+                f"{self.name or 'a table of dynamics'} has no environment that can be stepped; give an env or an id"
+            )
         return self.make_own_env()
 
     def make_game_env(self, *, render_mode: str | None = None) -> GameEnv:
-        """The live environment of a BRIDGE id."""
+        """The live environment of a BRIDGE id.
+
+        :param render_mode: None or "rgb_array"
+        """
         assert self.bridge_id is not None and self.horizon is not None
         game = self.make_game()
         view = self.view(_screen_shape(lambda: game))
         return GameEnv(game, view, horizon=self.horizon, stickiness=self.stickiness, render_mode=render_mode)
 
     def deterministic(self) -> EnvDescription:
-        """The same game without sticky actions: its states are what a build enumerates."""
+        """The same game without sticky actions. A build enumerates its states."""
         return self if self.bridge_id is None else describe(self.bridge_id.deterministic())
 
     def with_name(self, name: str) -> EnvDescription:
@@ -111,7 +131,10 @@ class EnvDescription:
 
 
 def describe(target: EnvLike | EnvDescription) -> EnvDescription:
-    """The description of an id, 'module:Class', an env, a game, or toy_text's P. Nothing is enumerated yet."""
+    """The description of an environment. Nothing is enumerated. An env that is given by its name is made once.
+
+    :param target: an id, 'module:Class', an env, a game, toy_text's `P`, or a description, which is returned as it is
+    """
     if isinstance(target, EnvDescription):
         return target
     if isinstance(target, str):
@@ -124,13 +147,13 @@ def describe(target: EnvLike | EnvDescription) -> EnvDescription:
         return EnvDescription(target.name, OWN, make_game=target.fresh)
     if isinstance(target, Mapping):
         return EnvDescription("", OWN, dynamics=target)
-    raise UnknownEnv(f"{target!r} is no env; give an id, 'module:Class', an env, a game, or dynamics as toy_text's P")
+    raise UnknownEnv(f"{target!r} is not an env; give an id, 'module:Class', an env, a game, or toy_text's P")
 
 
 def _describe_text(text: str) -> EnvDescription:
     if is_bridge_id(text):
         return _describe_bridge(parse_id(text))
-    if is_full_atari_id(text):  # whether the game exists is known when its emulator is loaded
+    if is_full_atari_id(text):  # the emulator is loaded, and the id checked, only when a game is made
         return EnvDescription(
             text,
             FULL_ATARI,
@@ -186,12 +209,12 @@ def _describe_env(env: gym.Env[Any, Any]) -> EnvDescription:
     )
 
 
-#: Gymnasium's own wrappers that only count and check. What they count would make every moment a state of its own.
+#: Gymnasium's wrappers that only count steps or check calls. With their counters, every step would be a new state.
 _BOOKKEEPING = (gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker)
 
 
 def without_bookkeeping(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-    """The env with those wrappers removed, wherever they are."""
+    """The env without the wrappers of `_BOOKKEEPING`, also where they are inside other wrappers."""
     while isinstance(env, _BOOKKEEPING):
         env = env.env
     if isinstance(env, gym.Wrapper):
@@ -200,7 +223,7 @@ def without_bookkeeping(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
 
 
 def _dynamics(env: gym.Env[Any, Any]) -> Any:
-    """The env if its own P describes all of it. A wrapper may change rewards, actions or ends, and P would not show it."""
+    """The env if its `P` is complete, else None. Other wrappers may change rewards, actions or ends, which `P` does not show."""
     bare = env
     while isinstance(bare, _BOOKKEEPING):
         bare = bare.env
@@ -214,4 +237,4 @@ def _screen_shape(make_game: Callable[[], Game]) -> tuple[int, ...]:
 
 
 def _no_game() -> Game:
-    raise UnknownEnv("an MDP given as a table of dynamics has no game behind it")
+    raise UnknownEnv("a table of dynamics (P) has no game; give an env or an id")

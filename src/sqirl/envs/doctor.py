@@ -1,4 +1,4 @@
-"""What this machine has of what sqirl can use, and how to get the rest."""
+"""`sqirl doctor`: which optional libraries are installed, and how much memory and disk is free."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sqirl.envs.catalogue import catalogue
 from sqirl.runtime.memory import available_memory
 from sqirl.runtime.workers import all_cores
 
-#: Below these a build of one of the larger games is likely to be stopped by the machine.
+#: With less free memory or disk (in bytes), a build of a large game may not finish.
 COMFORTABLE_MEMORY, COMFORTABLE_DISK = 4 << 30, 5 << 30
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at; `fix` is None where all is well."""
+    """The result of one check. `fix` is None if nothing needs to be done."""
 
     what: str
     found: str
@@ -26,14 +26,17 @@ class Finding:
 
 
 def examine(folder: Path) -> list[Finding]:
-    """Look at the suites, the optional tools and the machine; builds would go to `folder`."""
-    return [_guarded(name, look) for name, look in _SUITES.items()] + [*_tools(), *_machine(folder)]
+    """Check the suites, the optional tools and the machine.
+
+    :param folder: the folder that builds are written to; the free space of its disk is reported
+    """
+    return [_check_suite(name, check) for name, check in _SUITES.items()] + [*_tools(), *_machine(folder)]
 
 
-def _guarded(name: str, look: Callable[[], str]) -> Finding:
+def _check_suite(name: str, check: Callable[[], str]) -> Finding:
     try:
-        return Finding(name, look())
-    except Exception as error:  # whatever is wrong with a library, the others are still to be reported
+        return Finding(name, check())
+    except Exception as error:  # a broken library must not hide the other findings
         return Finding(name, "not usable", str(error).splitlines()[0] if str(error) else type(error).__name__)
 
 

@@ -1,4 +1,4 @@
-"""What building needs of a game: deterministic, timeless, and able to be saved and restored."""
+"""`Game`: the interface of a deterministic game that can be saved and restored. `build_mdp` enumerates games."""
 
 from __future__ import annotations
 
@@ -6,33 +6,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
+from numpy.typing import NDArray
 
 
 @runtime_checkable
 class Game(Protocol):
-    """A deterministic game without a clock.
+    """A deterministic game without a time limit.
 
-    `get_state` returns everything that the future depends on, as an opaque value that `set_state` takes back, on this
-    object or on another one made the same way. Two states with equal `state_key()` must behave equally for ever; two with
-    different keys may still do so (merging is the MDP's business). `screen()` is the picture that an agent sees of the
-    state, without the time; `render()` is the one that people like to look at. `fresh()` is another game of the same
-    kind, as a replay against the live game and a second process need it. `reseed` replaces the random generator that the
-    game might draw from, so that a check can tell a deterministic game from one that merely repeats its draws.
+    `get_state` returns the whole state of the game. `set_state` restores it, on this object or on another one made in the same
+    way. `bare_state` is the state without the screen; it is enough to step from. Two states with equal `state_key()` must behave
+    equally. Two states with different keys may also behave equally: `TabularMDP.merge` merges them.
+
+    `screen()` is what an agent sees, without the time. `render()` is a picture for people. `fresh()` makes another game of the
+    same kind, for replays and for other processes. `reseed` replaces the game's random generator. A game that draws from it is
+    not deterministic, and a replay with another seed shows that.
     """
 
     name: str
     num_actions: int
-    saved_by: str  # in words, for reports
+    saved_by: str  # how the state is saved; printed in reports
 
     def reset(self) -> None: ...
     def step(self, action: int) -> tuple[float, bool]: ...  # reward, game over
     def get_state(self) -> Any: ...
-    def bare_state(self) -> Any: ...  # the same without the screen: enough to step from, which is all that a build does
+    def bare_state(self) -> Any: ...
     def set_state(self, state: Any) -> None: ...
     def state_key(self) -> bytes: ...
-    def screen(self) -> np.ndarray | None: ...
-    def render(self) -> np.ndarray | None: ...
+    def screen(self) -> NDArray[Any] | None: ...
+    def render(self) -> NDArray[Any] | None: ...
     def fresh(self) -> Game: ...
     def reseed(self, seed: int) -> None: ...
     def provenance(self) -> Mapping[str, Any]: ...  # versions, seeds, library hashes
@@ -40,16 +41,19 @@ class Game(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What an action led to; key, state and screen are None where the game is over."""
+    """The result of one action. Key, state and screen are None if the game is over."""
 
     reward: float
     key: bytes | None
     state: Any
-    screen: np.ndarray | None
+    screen: NDArray[Any] | None
 
 
 @runtime_checkable
 class BatchGame(Game, Protocol):
-    """A game that can step many states at a time."""
+    """A game that can step many states at once.
 
-    def step_all(self, states: Sequence[Any]) -> list[Outcome]: ...  # state after state, action after action
+    `step_all` takes every action in every state. Outcome i·A + a is that of action a in state i.
+    """
+
+    def step_all(self, states: Sequence[Any]) -> list[Outcome]: ...

@@ -1,4 +1,4 @@
-"""Environment ids: the interface between the game, its file and its results.
+"""Environment ids. An id names the game, the file of its MDP and its results.
 
 BRIDGE/$ROM_$HORIZON_fs$FRAMESKIP[-Sticky]-v0                    Atari
 BRIDGE/$GAME_$MODE_l$LEVEL_$HORIZON_fs$FRAMESKIP[-Sticky]-v0     Procgen, mode easy | hard | exploration
@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 from sqirl.errors import UnknownEnv
 
-#: Probability that a `-Sticky` env repeats the previous action instead of the chosen one.
+#: Probability that a `-Sticky` env repeats the previous action instead of taking the chosen one.
 STICKINESS = 0.25
 
-#: MiniGrid ids carry no horizon; all of them play this many steps.
+#: MiniGrid ids have no horizon in them. All MiniGrid games have this one.
 MINIGRID_HORIZON = 100
 
-#: How the ids of whole Atari games end (`PongNoFrameskip-v4`); they are Gymnasium's, not BRIDGE's.
+#: The end of the ids of whole Atari games (`PongNoFrameskip-v4`). These are ids of Gymnasium, not of BRIDGE.
 FULL_ATARI_SUFFIX = "NoFrameskip-v4"
 
 _PROCGEN = re.compile(
@@ -31,7 +31,7 @@ _MINIGRID = re.compile(r"BRIDGE/MiniGrid-(?P<game>.+?)(?P<sticky>-Sticky)?-v0")
 
 @dataclass(frozen=True)
 class EnvId:
-    """The parts of an environment id; `str()` puts them back together."""
+    """The parts of an environment id. `str()` returns the id."""
 
     suite: str  # "atari", "procgen" or "minigrid"
     game: str
@@ -46,7 +46,7 @@ class EnvId:
 
     @property
     def stem(self) -> str:
-        """The id without prefix, stickiness and version: names the MDP's file."""
+        """The id without prefix, stickiness and version: the name of the MDP's file without its ending."""
         if self.suite == "minigrid":
             return f"MiniGrid-{self.game}"
         tail = f"{self.horizon}_fs{self.frameskip}"
@@ -59,21 +59,22 @@ class EnvId:
         return STICKINESS if self.sticky else 0.0
 
     def deterministic(self) -> EnvId:
-        """The same game without sticky actions: the one whose states are enumerated."""
+        """The same game without sticky actions. A build enumerates its states."""
         return replace(self, sticky=False)
 
 
 def is_full_atari_id(text: str) -> bool:
-    """Does the text name a whole Atari game, as opposed to one of the paper's 155 short ones?"""
+    """Is the text the id of a whole Atari game (not of one of the paper's 155 short games)?"""
     return text.endswith(FULL_ATARI_SUFFIX)
 
 
 def is_bridge_id(text: str) -> bool:
+    """Has the text the prefix of a BRIDGE id? It may still be a wrong id."""
     return text.startswith("BRIDGE/")
 
 
 def parse_id(text: str) -> EnvId:
-    """The parts of `text`; raises `UnknownEnv` if it does not follow the scheme of this module."""
+    """The parts of an id. Raises `UnknownEnv` if `text` does not follow the scheme of this module."""
     if match := _MINIGRID.fullmatch(text):
         return EnvId("minigrid", match["game"], MINIGRID_HORIZON, 1, bool(match["sticky"]))
     if match := _PROCGEN.fullmatch(text):

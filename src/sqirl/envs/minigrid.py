@@ -1,8 +1,8 @@
-"""MiniGrid as restorable games, and what an agent sees of them.
+"""MiniGrid levels as games that can be saved and restored, and the view of an agent.
 
-MiniGrid tells objects apart by identity (`carrying == self.obj`), so a snapshot keeps the objects of the level as they are
-and notes only where each one is and how its door stands. A state is then a few dozen bytes, and restoring it a few
-microseconds. `MiniGridEnv.hash()` is no state key: it ignores what the agent carries.
+MiniGrid compares objects by identity (`carrying == self.obj`). So a saved state does not copy the objects of the level. It
+records where each object is and whether each door is open or locked. A state has a few dozen bytes, and it is restored in a few
+microseconds. `MiniGridEnv.hash()` cannot be the state key, because it ignores what the agent carries.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.envs.catalogue import near_matches
 from sqirl.envs.game import Game
 from sqirl.envs.view import View, with_time_plane
 from sqirl.errors import MissingExtra, UnknownEnv
 
-#: The level of every game is the one of this seed.
+#: The seed of every level.
 SEED = 0
 
-#: Empty rooms have nothing to pick up or toggle, so only the first three actions; elsewhere all but `done`.
+#: Empty rooms have nothing to pick up or toggle, so they use the first three actions. Other levels use all but `done`.
 NAVIGATION_ACTIONS, ALL_ACTIONS = 3, 6
 
-# Where an object is: a cell index, or one of these.
+# The place of an object is the index of its cell, or one of these
 _ABSENT, _CARRIED = 0xFFFF, 0xFFFE
 _PICTURE_TILE = 16
 
@@ -34,7 +35,10 @@ _EMPTY_CODE, _AGENT_CODE = (1, 0, 0), (10, 0)
 
 
 class MiniGridGame:
-    """One level of a MiniGrid env as a deterministic game: reward 1 at the goal, no step limit."""
+    """One level of a MiniGrid env as a deterministic game: reward 1 at the goal, no step limit.
+
+    :param name: the name in MiniGrid's id, such as "DoorKey-5x5"
+    """
 
     saved_by = "the game's snapshots"
 
@@ -42,14 +46,14 @@ class MiniGridGame:
         self.name = name
         self.num_actions = num_actions_of(name)
         self._env = _make_minigrid(name)
-        # Building a partial view costs ten times a step and nobody reads it: screen() shows the whole grid
+        # MiniGrid's partial observation takes ten times as long as the step, and it is not used: screen() shows the whole grid
         self._env.gen_obs = lambda: {}
         self._env.reset(seed=SEED)
-        self._note_objects()
+        self._record_objects()
         self._start = self.get_state()
 
-    def _note_objects(self) -> None:
-        """Split the level into what never changes and the doors, keys, balls and boxes that do."""
+    def _record_objects(self) -> None:
+        """Split the level into the cells that never change and the objects that do: doors, keys, balls and boxes."""
         cells = self._env.grid.grid
         movable = [obj for cell in cells for obj in _with_contents(cell) if obj.can_pickup()]
         self._objects = movable
@@ -57,7 +61,7 @@ class MiniGridGame:
         ids = {id(obj) for obj in movable}
         self._backdrop = [None if id(cell) in ids else cell for cell in cells]
         self._env.grid.grid = self._backdrop
-        self._backdrop_codes: np.ndarray = self._env.grid.encode()  # (width, height, 3)
+        self._backdrop_codes: NDArray[np.uint8] = self._env.grid.encode()  # (width, height, 3)
         self._env.grid.grid = cells
 
     def reset(self) -> None:
@@ -65,12 +69,12 @@ class MiniGridGame:
 
     def step(self, action: int) -> tuple[float, bool]:
         env = self._env
-        env.step_count = 0  # the game's own time limit and its time-dependent reward are switched off
+        env.step_count = 0  # switches off MiniGrid's time limit and its time-dependent reward
         _, reward, over, _, _ = env.step(action)
         return (1.0 if reward > 0 else 0.0), bool(over)
 
     def get_state(self) -> bytes:
-        """Agent, doors and objects as bytes: x, y, direction, each door's state, each object's place (16 bits)."""
+        """The state as bytes: the agent's x, y and direction, each door's state, and each object's place (16 bits)."""
         env = self._env
         cells = env.grid.grid
         place = {id(obj): _ABSENT for obj in self._objects}
@@ -102,8 +106,8 @@ class MiniGridGame:
     def state_key(self) -> bytes:
         return self.get_state()
 
-    def screen(self) -> np.ndarray:
-        """The whole grid as (width, height, 3) uint8: object, colour and state of every cell, the agent on top."""
+    def screen(self) -> NDArray[np.uint8]:
+        """The whole grid as (width, height, 3) uint8: object, colour and state of every cell, with the agent."""
         env = self._env
         grid = self._backdrop_codes.copy()
         for index, cell in enumerate(env.grid.grid):
@@ -112,9 +116,9 @@ class MiniGridGame:
         grid[env.agent_pos[0], env.agent_pos[1]] = (*_AGENT_CODE, env.agent_dir)
         return grid
 
-    def render(self) -> np.ndarray:
+    def render(self) -> NDArray[np.uint8]:
         env = self._env
-        picture: np.ndarray = env.grid.render(_PICTURE_TILE, env.agent_pos, env.agent_dir)
+        picture: NDArray[np.uint8] = env.grid.render(_PICTURE_TILE, env.agent_pos, env.agent_dir)
         return picture
 
     def fresh(self) -> Game:
@@ -135,12 +139,12 @@ def num_actions_of(name: str) -> int:
 
 
 def view_of(shape: tuple[int, ...]) -> View:
-    """Grids of that shape and a fourth plane of the remaining time, 255 down to 0."""
+    """Grids of `shape` (width, height, 3) and a fourth plane with the remaining time, from 255 down to 0."""
     return View(shape, (*shape[:2], 4), frame_of=np.asarray, assemble=with_time_plane, uses_clock=True)
 
 
 def _with_contents(cell: Any) -> Iterator[Any]:
-    """A cell's object and whatever boxes inside boxes hold."""
+    """The object of a cell, the object in it if it is a box, and so on."""
     while cell is not None:
         yield cell
         cell = cell.contains
@@ -153,7 +157,7 @@ def _make_minigrid(name: str) -> Any:
         raise MissingExtra("MiniGrid", "minigrid") from error
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*out of date")  # the paper's version is the one that is wanted
+            warnings.filterwarnings("ignore", ".*out of date")  # the paper uses this version
             return gym.make(f"MiniGrid-{name}-v0", disable_env_checker=True).unwrapped
     except gym.error.Error as error:
         raise UnknownEnv(f"MiniGrid has no env named '{name}'{near_matches(f'MiniGrid-{name}')}") from error

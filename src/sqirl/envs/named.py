@@ -1,4 +1,4 @@
-"""From a name to an env: 'module:Class', 'file.py:Class', 'module:Id-v0' or a Gymnasium id."""
+"""Makes an env from its name: 'module:Class', 'file.py:Class', 'module:Id-v0' or a Gymnasium id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sqirl.errors import UnknownEnv
 
 
 def named_env(name: str) -> Callable[[], gym.Env[Any, Any]]:
-    """A function that makes the env of that name; a name that means nothing is an error here."""
+    """A function that makes the env of that name. Raises `UnknownEnv` at once for a name that is not known."""
     if ":" in name:
         module_name, _, attribute = name.rpartition(":")
         if not module_name or not attribute:
@@ -26,7 +26,7 @@ def named_env(name: str) -> Callable[[], gym.Env[Any, Any]]:
         if callable(factory):
             return lambda: _call(factory, name)
         if not name.endswith(tuple(f"-v{digit}" for digit in range(10))):
-            raise UnknownEnv(f"module '{module_name}' has no class or function '{attribute}' (asked for as '{name}')")
+            raise UnknownEnv(f"module '{module_name}' has no class or function '{attribute}' (in '{name}')")
         registered = _registered(attribute)  # the module has registered it
     else:
         registered = _registered(name)
@@ -34,7 +34,7 @@ def named_env(name: str) -> Callable[[], gym.Env[Any, Any]]:
 
 
 def _registered(name: str) -> str:
-    """The id that Gymnasium knows; a version that it has retired is replaced by the newest one, with a warning."""
+    """The id in Gymnasium's registry. An old version that Gymnasium has removed is replaced by the newest, with a warning."""
     try:
         gym.spec(name)
         return name
@@ -43,7 +43,7 @@ def _registered(name: str) -> str:
         newest = max((known for known in gym.registry if known.rpartition("-v")[0] == stem), key=len, default=None)
         if newest is None:
             raise
-        warnings.warn(f"this Gymnasium has retired {name}; using {newest}", stacklevel=2)
+        warnings.warn(f"this version of Gymnasium no longer has {name}; using {newest}", stacklevel=2)
         return newest
     except gym.error.Error as error:
         raise UnknownEnv(f"no environment named '{name}'{near_matches(name)}") from error
@@ -60,23 +60,25 @@ def _call(factory: Callable[[], Any], name: str) -> gym.Env[Any, Any]:
 
 
 def imported(module_name: str, name: str) -> Any:
-    """A module by its name or by its file; `name` is what was asked for, for the message of an error."""
+    """A module by its name or by its file.
+
+    :param module_name: the name of the module, or of a .py file
+    :param name: the whole text that the user typed, for error messages
+    """
     if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # a user's own module lies in the folder where the command is typed
+        sys.path.insert(0, str(Path.cwd()))  # the user's own modules are in the current folder
     try:
         if not module_name.endswith(".py"):
             return importlib.import_module(module_name)
         path = Path(module_name)
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None or not path.is_file():
-            raise UnknownEnv(f"no file '{module_name}' (asked for as '{name}')")
+            raise UnknownEnv(f"no file '{module_name}' (in '{name}')")
         module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module  # pickle looks classes up there
+        sys.modules[path.stem] = module  # pickle looks for classes there
         spec.loader.exec_module(module)
         return module
     except UnknownEnv:
         raise
     except (Exception, SystemExit) as error:
-        raise UnknownEnv(
-            f"cannot import '{module_name}' (asked for as '{name}'): {type(error).__name__}: {error}"
-        ) from error
+        raise UnknownEnv(f"cannot import '{module_name}' (in '{name}'): {type(error).__name__}: {error}") from error

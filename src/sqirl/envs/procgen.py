@@ -1,7 +1,7 @@
-"""Procgen levels as restorable games, through the C interface of the library in the wheel.
+"""Procgen levels as games that can be saved and restored, through the C interface of Procgen's native library.
 
-The Python package `procgen` is never imported (it wants the old `gym` and an old numpy); its native library has no tie to either.
-The library plays many games at a time, so a whole block of states is expanded in a few calls.
+The Python package `procgen` is never imported, because it needs the old `gym` and an old numpy. The native library needs neither.
+The library plays many games at once, so a block of states is expanded in a few calls.
 """
 
 from __future__ import annotations
@@ -15,33 +15,41 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.envs.game import Game, Outcome
 from sqirl.envs.view import View, newest_frame
 from sqirl.errors import MissingExtra, UnknownEnv
 
 RANDOM_SEED = 0
-NUM_COMBINATIONS = 15  # key combinations that the library knows as actions; a game uses the first few
+NUM_COMBINATIONS = 15  # of keys: the library's actions; a game uses the first few
 SCREEN_SHAPE = (64, 64, 3)
 GAMES = (
     "bigfish", "bossfight", "caveflyer", "chaser", "climber", "coinrun", "dodgeball", "fruitbot", "heist", "jumper", "leaper",
     "maze", "miner", "ninja", "plunder", "starpilot",
 )  # fmt: skip
 
-#: Games played at a time when a block of states is expanded.
+#: Games that are stepped at once when a block of states is expanded.
 BATCH = 64
 
 _MODES = {"easy": 0, "hard": 1, "exploration": 1}
-#: Exploration mode is hard mode on one level for each game.
+#: Exploration mode is hard mode with one fixed level of each game.
 _EXPLORATION_LEVELS = {
     "coinrun": 1949448038, "caveflyer": 1259048185, "leaper": 1318677581, "jumper": 1434825276, "maze": 158988835,
     "heist": 876640971, "climber": 1561126160, "ninja": 1123500215,
 }  # fmt: skip
-_LARGEST_STATE = 1 << 20
+_LARGEST_STATE = 1 << 20  # bytes
 
 
 class ProcgenGame:
-    """One level of one game, with a frameskip and the first `num_actions` of the library's actions."""
+    """One level of one game.
+
+    :param game: one of `GAMES`
+    :param mode: "easy", "hard" or "exploration"
+    :param level: the seed of the level; 0 in exploration mode
+    :param frameskip: frames for which an action is held
+    :param num_actions: the game uses the first `num_actions` of the library's actions
+    """
 
     saved_by = "the library's snapshots"
 
@@ -66,7 +74,7 @@ class ProcgenGame:
 
     def step(self, action: int) -> tuple[float, bool]:
         rewards, overs = self._one.play(np.array([action]), self.frameskip)
-        self._screen = self._one.screens[0].copy()
+        self._screen: NDArray[np.uint8] = self._one.screens[0].copy()
         return float(rewards[0]), bool(overs[0])
 
     def get_state(self) -> tuple[bytes, bytes]:
@@ -84,7 +92,7 @@ class ProcgenGame:
         return blake2b(self._one.get_state(0), digest_size=16).digest()
 
     def step_all(self, states: Sequence[tuple[bytes, bytes | None]]) -> list[Outcome]:
-        """Every action in every state, state after state, BATCH games at a time."""
+        """The outcome of every action in every state: number i·A + a is that of action a in state i."""
         if self._many is None:
             self._many = self._batch_of(BATCH)
         pairs = [(state[0], action) for state in states for action in range(self.num_actions)]
@@ -110,18 +118,18 @@ class ProcgenGame:
             outcomes.append(Outcome(float(rewards[slot]), key, (state, None), screen))
         return outcomes
 
-    def screen(self) -> np.ndarray:
-        """(64, 64, 3) uint8, as the agent sees it."""
+    def screen(self) -> NDArray[np.uint8]:
+        """(64, 64, 3) RGB, as the agent sees it."""
         return self._screen
 
-    def render(self) -> np.ndarray:
+    def render(self) -> NDArray[np.uint8]:
         return self._screen
 
     def fresh(self) -> Game:
         return ProcgenGame(self.name, self.mode, self.level, self.frameskip, self.num_actions)
 
     def reseed(self, seed: int) -> None:
-        """Nothing to do: the games' generators are part of their state, and the level fixes them."""
+        """Does nothing: the game's random generator is part of its state."""
 
     def provenance(self) -> Mapping[str, Any]:
         from importlib.metadata import version
@@ -129,14 +137,14 @@ class ProcgenGame:
         return {"procgen-mirror": version("procgen-mirror"), "libenv_sha256": library_hash(), "rand_seed": RANDOM_SEED}
 
 
-#: The screen as it is, (64, 64, 3) RGB.
+#: The newest screen, (64, 64, 3) RGB.
 VIEW = View(SCREEN_SHAPE, SCREEN_SHAPE, frame_of=np.copy, assemble=newest_frame)
 
 
 # The C interface ------------------------------------------------------------------------------------------------------
 
 _NAME_LENGTH = 128
-_UINT8, _INT32 = 1, 2  # libenv's codes of types
+_UINT8, _INT32 = 1, 2  # codes of types in the C interface
 
 
 class _Option(ctypes.Structure):
@@ -154,7 +162,7 @@ class _Buffers(ctypes.Structure):
 
 
 class _Batch:
-    """`num` copies of a level in one environment of the library, each of which can be set to any state."""
+    """`num` games of one level, stepped together by the library. Each can be set to any state."""
 
     def __init__(self, num: int, game: str, mode: int, level: int) -> None:
         self._lib = _library()
@@ -172,7 +180,7 @@ class _Batch:
             "num_threads": 0,
         }
         texts = {"env_name": game, "resource_root": f"{_package() / 'data' / 'assets'}/"}
-        self._kept: list[Any] = []  # what the library holds pointers to
+        self._kept: list[Any] = []  # the library has pointers to these, so they must not be freed
         items = [self._option(name, _UINT8, 1, ctypes.c_uint8(flag)) for name, flag in flags.items()]
         items += [self._option(name, _INT32, 1, ctypes.c_int32(number)) for name, number in numbers.items()]
         items += [
@@ -194,8 +202,8 @@ class _Batch:
         self._kept.append(value)
         return _Option(name.encode(), dtype, count, ctypes.cast(ctypes.pointer(value), ctypes.c_void_p))
 
-    def _pointers(self, array: np.ndarray) -> Any:
-        """The address of a table of the addresses of the array's rows."""
+    def _pointers(self, array: NDArray[Any]) -> Any:
+        """A pointer to an array of pointers to the rows of `array`."""
         table = (ctypes.c_void_p * len(array))(*(row.ctypes.data for row in array.reshape(len(array), -1)))
         self._kept += [array, table]
         return ctypes.cast(table, ctypes.c_void_p)
@@ -207,8 +215,8 @@ class _Batch:
     def set_state(self, slot: int, state: bytes) -> None:
         self._lib.set_state(self._handle, slot, state, len(state))
 
-    def play(self, actions: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray]:
-        """(num,) total reward over `frames` frames, or until the game is over, and (num,) bool whether it is."""
+    def play(self, actions: NDArray[np.integer], frames: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Hold the actions (num,) for `frames` frames. Returns each game's reward until its end, and whether it is over."""
         self._actions[:] = actions
         total, over = np.zeros(len(self._actions), np.float64), np.zeros(len(self._actions), bool)
         for _ in range(frames):
@@ -226,7 +234,7 @@ class _Batch:
 
 
 def _package() -> Path:
-    """The folder of the package, found without importing it."""
+    """The folder of the `procgen` package. The package is not imported."""
     spec = importlib.util.find_spec("procgen")
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtra("Procgen", "procgen", "pip install --no-deps procgen-mirror")
@@ -238,7 +246,7 @@ def library_path() -> Path:
 
 
 def renderer() -> str:
-    """What the library draws with, as far as its bundled files tell."""
+    """The name of the Qt library that draws the games, from the files in the wheel."""
     bundled = sorted(_package().parent.glob("procgen_mirror.libs/libQt5Gui*"))
     return (
         bundled[0].name.partition(".so.")[0].partition("-")[0] + bundled[0].name.partition(".so")[2]
@@ -249,7 +257,7 @@ def renderer() -> str:
 
 @cache
 def library_hash() -> str:
-    """SHA-256 of the native library: builds of it draw some games a little differently."""
+    """SHA-256 of the native library. Different builds of it draw some games a little differently."""
     return sha256(library_path().read_bytes()).hexdigest()
 
 

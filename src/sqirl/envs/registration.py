@@ -1,4 +1,4 @@
-"""The catalogue's ids in Gymnasium's registry. `import sqirl` calls `register_all`; nothing is built by it."""
+"""Registers the ids of the catalogue with Gymnasium. `import sqirl` calls `register_all`, which makes no env."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqirl.envs.ids import EnvId, parse_id
 
 
 def register_all() -> None:
-    """Register every id of the catalogue, sticky and not; safe to call twice."""
+    """Register every id of the catalogue, sticky and not. A second call changes nothing."""
     for row in catalogue():
         for env_id in (row.env_id.deterministic(), row.env_id):
             name = str(env_id)
@@ -19,7 +19,7 @@ def register_all() -> None:
 
 
 def make_env(env_id: str | EnvId, *, render_mode: str | None = None) -> GameEnv:
-    """The Gymnasium env of a BRIDGE id, with the horizon and stickiness of the id; also of ids outside the catalogue.
+    """The Gymnasium env of a BRIDGE id, with the horizon and stickiness of the id. The id need not be in the catalogue.
 
     :param env_id: such as "BRIDGE/freeway_10_fs30-Sticky-v0"
     :param render_mode: None or "rgb_array"

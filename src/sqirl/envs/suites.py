@@ -1,4 +1,4 @@
-"""The suites: for each of them its games, its number of actions, what an agent sees, its network and its discount."""
+"""The suites: how each makes its games and views, its numbers of actions, its discount and its network."""
 
 from __future__ import annotations
 
@@ -12,16 +12,27 @@ from sqirl.envs.view import View
 
 @dataclass(frozen=True)
 class Suite:
-    """What the environments of a suite share; the last four fields are the paper's experimental setup (appendix C)."""
+    """The properties that all environments of a suite share. The numbers are the paper's experimental setup (appendix C).
+
+    :param name: the name of the suite in an `EnvId`, or of our own
+    :param label: the name of the suite in reports
+    :param discount: the discount γ for learning
+    :param network: a name in `sqirl.algorithms.networks`: "nature", "minigrid", "impala" or "mlp"
+    :param timesteps: steps after which training stops
+    :param eval_every: steps between two evaluations
+    :param eval_episodes: episodes of one evaluation
+    :param max_live_envs: live environments that SQIRL, GORP and evaluations step together
+    :param stickiness: probability of repeating the previous action, where the id does not contain it
+    :param id_suffix: the end of the suite's ids
+    """
 
     name: str
     label: str
     discount: float
-    network: str  # "nature", "minigrid", "impala" or "mlp": a name in `sqirl.algorithms.networks`
+    network: str
     timesteps: int = 5_000_000
     eval_every: int = 10_000
     eval_episodes: int = 100
-    #: Live environments that SQIRL, GORP and evaluations play side by side.
     max_live_envs: int = 8
     stickiness: float = 0.0
     id_suffix: str = ""
@@ -32,34 +43,34 @@ class Suite:
         return self.name in SUITES
 
     def title_of(self, name: str) -> str:
-        """The name of a game from its id."""
+        """The name of the game in an id: without the prefix and the suffix."""
         return name.removeprefix("ALE/").removesuffix(self.id_suffix) if self.id_suffix else name
 
 
 ATARI = Suite("atari", "Atari", 1.0, "nature")
 PROCGEN = Suite("procgen", "Procgen", 1.0, "nature")
 MINIGRID = Suite("minigrid", "MiniGrid", 0.99, "minigrid")
-#: Whole Atari games. The more of them share one answer of the network, the less each waits for it.
+#: Whole Atari games. Many live envs make it fast, because the network evaluates all of them in one call.
 FULL_ATARI = Suite(
     "full-atari", "full-length Atari", 0.99, "impala", timesteps=10_000_000, eval_every=100_000, eval_episodes=20,
     max_live_envs=32, stickiness=STICKINESS, id_suffix=FULL_ATARI_SUFFIX,
 )  # fmt: skip
-#: Environments of the user's own: nothing is known of them.
+#: The user's own environments.
 OWN = Suite("own", "own env", 0.99, "mlp")
 
-#: The BRIDGE suites by the names that an `EnvId` has.
+#: The BRIDGE suites by their names in an `EnvId`.
 SUITES = {suite.name: suite for suite in (ATARI, PROCGEN, MINIGRID)}
 
 
 def suite_of(name: str) -> Suite:
-    """The suite of the environment of that name, told by its id alone: for results of environments that are not installed."""
+    """The suite of an environment, from its id alone. The environment need not be installed."""
     if is_bridge_id(name):
         return SUITES[parse_id(name).suite]
     return FULL_ATARI if is_full_atari_id(name) else OWN
 
 
 def make_game(env_id: EnvId) -> Game:
-    """The live game of an id; the library of its suite is imported here."""
+    """The live game of an id. This imports the library of its suite."""
     if env_id.suite == MINIGRID.name:
         from sqirl.envs.minigrid import MiniGridGame
 
@@ -75,7 +86,7 @@ def make_game(env_id: EnvId) -> Game:
 
 
 def view_of(env_id: EnvId, screen_shape: tuple[int, ...]) -> View:
-    """What an agent sees of the games of an id."""
+    """How screens of `screen_shape` become observations in the game of an id."""
     if env_id.suite == MINIGRID.name:
         from sqirl.envs import minigrid
 
@@ -90,7 +101,7 @@ def view_of(env_id: EnvId, screen_shape: tuple[int, ...]) -> View:
 
 
 def num_actions_of(env_id: EnvId) -> int:
-    """How many actions the games of an id have."""
+    """The number of actions in the game of an id."""
     if env_id.suite == MINIGRID.name:
         from sqirl.envs.minigrid import num_actions_of
 
@@ -103,7 +114,7 @@ def num_actions_of(env_id: EnvId) -> int:
 
 
 def num_actions_of_full_game(name: str) -> int:
-    """The same for a whole Atari game."""
+    """The number of actions of a whole Atari game, from its Gymnasium id."""
     from sqirl.envs.atari import num_actions_of_rom, rom_of_full_game
 
     return num_actions_of_rom(rom_of_full_game(name))

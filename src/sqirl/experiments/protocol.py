@@ -1,4 +1,4 @@
-"""The paper's protocol (section 5 and appendix C): from what is asked for to the config of a run.
+"""The paper's protocol (section 5 and appendix C): the config of a run.
 
 A run is evaluated every 10,000 steps with 100 episodes (whole Atari games: every 100,000 with 20) and is given 5 million
 steps (10 million). These numbers are fields of `sqirl.envs.suites.Suite`; the presets of each algorithm are in its spec. Nothing
@@ -25,7 +25,7 @@ def planned_run(
     keep_going: bool = False,
     options: Mapping[str, int | None] | None = None,
 ) -> RunConfig:
-    """The config of a run, with the paper's presets where nothing else is asked for; wrong values are refused here.
+    """The config of a run, with the paper's presets for everything that is not given; wrong values are refused here.
 
     :param algorithm_name: a name in the registry
     :param env: an environment
@@ -44,6 +44,8 @@ def planned_run(
         if value < 1:
             raise SqirlError(f"{name} = {value} is below 1, the least that makes sense")
     check_k(description, chosen.get("k"))
+    if timesteps is not None and timesteps < 1:
+        raise SqirlError(f"timesteps = {timesteps} is below 1, the least that makes sense")
     suite = description.suite
     return RunConfig(
         spec.name,

@@ -189,7 +189,7 @@ def run_sweep(
     :param device: "cpu" or "cuda"
     :param shipped: take the runs that come with the package as done
     :param time_limit: seconds after which it stops with `WorkFailed`
-    :param progress: told a few times a second how far the sweep is
+    :param progress: called a few times a second
     """
     if cluster is None:  # workers of a cluster have devices of their own
         from sqirl.runs.run import check_device

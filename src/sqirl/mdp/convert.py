@@ -1,4 +1,4 @@
-"""Between the forms of an MDP: toy_text's P, matrices, deterministic to CSR, and a sticky view to its explicit product."""
+"""Conversions between the forms of an MDP: toy_text's `P`, matrices, tables, CSR arrays, and an explicit sticky MDP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqirl.mdp.tabular import END, Outcomes, TabularMDP
 
 
 def outcomes_from_dynamics(P: Mapping[int, Any]) -> tuple[Outcomes, int]:
-    """The CSR form of `P[s][a] = [(probability, next state, reward, done), …]`, and the number of actions."""
+    """The CSR form of `P[s][a] = [(probability, next state, reward, done), …]`, and the number of actions. See `TabularMDP`."""
     try:
         num_actions = len(P[0])
         if any(len(P[s]) != num_actions for s in range(len(P))):
@@ -34,25 +34,26 @@ def outcomes_from_dynamics(P: Mapping[int, Any]) -> tuple[Outcomes, int]:
     indptr = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     probabilities, next_states, rewards = zip(*flat, strict=True)
     if max(next_states) > np.iinfo(np.int32).max:
-        raise InvalidMDP(f"P leads to state {max(next_states)}, beyond the states that an MDP can have")
+        raise InvalidMDP(f"P leads to state {max(next_states)}; the largest possible state is {np.iinfo(np.int32).max}")
     return Outcomes(indptr, np.array(next_states, np.int32), np.array(probabilities), np.array(rewards)), num_actions
 
 
 def outcomes_from_matrices(matrices: Any, rewards: Any) -> tuple[Outcomes, int]:
-    """The CSR form of A matrices (S, S) and rewards (S, A); what a row lacks to 1 ends the episode."""
+    """The CSR form of A matrices (S, S) and rewards (S, A). Where a row sums to less than 1, the rest ends the episode."""
     from scipy import sparse
 
-    stacked = [sparse.csr_matrix(matrix) for matrix in matrices]
+    stacked: list[Any] = [sparse.csr_matrix(matrix) for matrix in matrices]
     rewards = np.asarray(rewards, float)
     num_states, num_actions = rewards.shape
     if len(stacked) != num_actions or any(m.shape != (num_states, num_states) for m in stacked):
         raise InvalidMDP(
-            f"rewards {rewards.shape} ask for {num_actions} matrices of shape ({num_states}, {num_states})"
+            f"rewards of shape {rewards.shape} need {num_actions} matrices of shape ({num_states}, {num_states})"
         )
-    # A last column for the end of the episode; then rows in the order s·A + a
+    # Add a last column for the end of the episode, then sort the rows by s·A + a
     ends = [np.clip(1 - np.asarray(m.sum(axis=1)).ravel(), 0, None) for m in stacked]
-    ends = [np.where(end > 1e-12, end, 0) for end in ends]  # what a sum of probabilities lost in rounding is no end
-    tall = sparse.vstack([sparse.hstack([m, end[:, None]]) for m, end in zip(stacked, ends, strict=True)], format="csr")
+    ends = [np.where(end > 1e-12, end, 0) for end in ends]  # smaller values are rounding errors of the sum
+    blocks: list[Any] = [sparse.hstack([m, end[:, None]]) for m, end in zip(stacked, ends, strict=True)]
+    tall = sparse.vstack(blocks, format="csr")  # (A·S, S + 1)
     order = np.arange(num_states * num_actions).reshape(num_actions, num_states).T.ravel()
     rows = tall[order]
     rows.eliminate_zeros()
@@ -62,7 +63,7 @@ def outcomes_from_matrices(matrices: Any, rewards: Any) -> tuple[Outcomes, int]:
 
 
 def to_stochastic(mdp: TabularMDP) -> TabularMDP:
-    """The same MDP with its dynamics in CSR form."""
+    """The same MDP with its dynamics in CSR form, one outcome for each row."""
     if mdp.transitions is None:
         return mdp
     size = mdp.transitions.size
@@ -73,24 +74,24 @@ def to_stochastic(mdp: TabularMDP) -> TabularMDP:
 
 
 def expand_sticky(mdp: TabularMDP) -> TabularMDP:
-    """The explicit product of a sticky MDP: state s·(A + 1) + p, where p = A says that there was no previous action.
+    """The sticky MDP as an MDP over pairs of a state s and the previous action p: pair s·(A + 1) + p, where p = A means none.
 
-    For tests and for libraries that know no sticky actions; A + 1 times the states and 2·(A + 1) times the outcomes.
+    It is for tests and for libraries without sticky actions. It has A + 1 times the states and 2·(A + 1) times the outcomes.
     """
     base = to_stochastic(mdp)
-    outcomes, num_actions, rho = base.outcomes, mdp.num_actions, mdp.stickiness
+    outcomes, num_actions, stickiness = base.outcomes, mdp.num_actions, mdp.stickiness
     assert outcomes is not None
     counts = np.diff(outcomes.indptr)
     slots = num_actions + 1
     state, previous, chosen = np.indices((mdp.num_states, slots, num_actions)).reshape(3, -1)
-    # Each product row joins the outcomes of the chosen action and, after the first step, those of the previous one
+    # The outcomes of a pair and a chosen action: those of the chosen action and, after the first step, of the previous action
     row_chosen, row_previous = state * num_actions + chosen, state * num_actions + np.minimum(previous, num_actions - 1)
     first = previous == num_actions
-    parts = np.stack([counts[row_chosen], np.where(first | (rho == 0), 0, counts[row_previous])], axis=1)
+    parts = np.stack([counts[row_chosen], np.where(first | (stickiness == 0), 0, counts[row_previous])], axis=1)
     indptr = np.concatenate([[0], np.cumsum(parts.sum(axis=1))]).astype(np.int64)
     rows = np.stack([row_chosen, row_previous], axis=1).ravel()
     executed = np.repeat(np.stack([chosen, previous], axis=1).ravel(), parts.ravel())
-    weight = np.stack([np.where(first, 1.0, 1 - rho), np.full(len(first), rho)], axis=1).ravel()
+    weight = np.stack([np.where(first, 1.0, 1 - stickiness), np.full(len(first), stickiness)], axis=1).ravel()
     offsets = np.arange(indptr[-1]) - np.repeat(np.cumsum(parts.ravel()) - parts.ravel(), parts.ravel())
     source = np.repeat(outcomes.indptr[rows], parts.ravel()) + offsets
     successor = outcomes.next_states[source].astype(np.int64)

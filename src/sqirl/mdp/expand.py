@@ -1,4 +1,4 @@
-"""The work of a build: what every action does in a block of states. Runs in this process, in a pool, or on a cluster."""
+"""Expands a block of states: takes every action in every state. Runs in this process, in a worker process, or on a cluster."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.envs.game import BatchGame, Game, Outcome
 
-#: A screen of at most this many bytes is kept as it is; of a larger one only a digest, to tell screens apart.
+#: A screen of at most this many bytes is stored. Of a larger screen only a digest is stored, to compare screens.
 SMALL_SCREEN = 4096
 KEY_BYTES = 16
-#: States below this size are not worth compressing.
+#: States with at most this many bytes are not compressed.
 _SMALL_STATE = 256
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """What came of n states: reward and key of each of the n·A transitions, and every state that they led to, once."""
+    """The result of expanding n states: reward and key of each of the n·A transitions, and each distinct next state."""
 
-    rewards: np.ndarray  # (n, A) float64
-    keys: list[bytes | None]  # n·A, in order; None where the game is over
+    rewards: NDArray[np.float64]  # (n, A)
+    keys: list[bytes | None]  # n·A keys of next states, those of the first state first; None where the game is over
     states: dict[bytes, bytes]  # key -> packed state
-    looks: dict[bytes, bytes]  # key -> its screen, or the digest of it (empty where the game has no screens)
+    looks: dict[bytes, bytes]  # key -> look: the screen's bytes or their digest, see `look_of`
 
 
 def pack(state: Any) -> bytes:
-    """A state as bytes, compressed if that pays; the first byte tells."""
+    """A state as bytes. The first byte says whether the rest is compressed."""
     raw = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
     return b"z" + zlib.compress(raw, 1) if len(raw) > _SMALL_STATE else b"r" + raw
 
@@ -41,13 +42,13 @@ def unpack(packed: bytes) -> Any:
 
 
 def key_of(game: Game) -> bytes:
-    """The state key as 16 bytes, whatever the game's own keys look like."""
+    """The state key as 16 bytes. A key of another length is hashed."""
     key = game.state_key()
     return key if len(key) == KEY_BYTES else blake2b(key, digest_size=KEY_BYTES).digest()
 
 
-def look_of(screen: np.ndarray | None) -> bytes:
-    """The screen's bytes if they are few, else a digest; empty if there is none."""
+def look_of(screen: NDArray[Any] | None) -> bytes:
+    """The look of a screen: its bytes if it is small, else a digest of them. Empty if the game has no screens."""
     if screen is None:
         return b""
     raw = screen.tobytes()
@@ -55,7 +56,7 @@ def look_of(screen: np.ndarray | None) -> bytes:
 
 
 def expand(game: Game, packed_states: Sequence[bytes]) -> Block:
-    """Take every action in every state of the block."""
+    """Take every action in every state of a block."""
     batch = [unpack(packed) for packed in packed_states]
     rewards: list[float] = []
     keys: list[bytes | None] = []
@@ -72,7 +73,7 @@ def expand(game: Game, packed_states: Sequence[bytes]) -> Block:
 
 
 def step_each(game: Game, batch: Sequence[Any]) -> Iterator[Outcome]:
-    """One state and action after the other; the game is left where each led, for whoever wants its state and screen."""
+    """Take every action in every state, one after the other. After each outcome the game is in the state that it led to."""
     for state in batch:
         for action in range(game.num_actions):
             game.set_state(state)

@@ -1,6 +1,7 @@
-"""Expanding the frontier of a build: in this process or by a pool of workers, always in the order of the states.
+"""Expands the frontier of a build, in this process or by a pool of workers. Blocks are returned in the order of the states.
 
-When a worker dies, the blocks that it had are submitted again, so the result does not depend on which worker died when.
+The frontier is the set of states of the current level. When a worker dies, its blocks are submitted again, so the result does not
+depend on the workers.
 """
 
 from __future__ import annotations
@@ -16,26 +17,32 @@ from sqirl.envs.game import Game
 from sqirl.mdp.expand import Block, expand
 from sqirl.runtime.workers import WorkerPool
 
-#: Seconds of work that a block should hold: long beside its transfer to a worker, short beside a level.
+#: Seconds of work in one block for a worker: much longer than its transfer, much shorter than a level.
 BLOCK_SECONDS = 0.5
-#: The same in this process, where nothing is transferred and limits should take effect soon.
+#: The same in this process, where nothing is transferred. The limits of a build are checked after each block.
 OWN_BLOCK_SECONDS = 0.02
 LARGEST_BLOCK = 4096
-#: A level with less work than this is done here: starting processes would take longer.
+#: A level with less work than this is expanded in this process: starting worker processes would take longer.
 POOL_WORTHWHILE_SECONDS = 3.0
 
 _games: dict[str, Game] = {}
 
 
 def expand_named(name: str, packed_states: list[bytes]) -> Block:
-    """`expand` in a worker process, which makes the game when it first meets its name."""
+    """`expand` in a worker process. The game is made at the first call with its name."""
     if name not in _games:
         _games[name] = describe(name).make_game()
     return expand(_games[name], packed_states)
 
 
 class FrontierExpander:
-    """Expands frontiers with all workers; `name` must describe the game in other processes."""
+    """Expands frontiers in this process or with workers.
+
+    :param game: the game in this process
+    :param name: a name that describes the game in other processes
+    :param jobs: number of worker processes; only this process is used if there is no name
+    :param cluster: address of a dask scheduler; its workers are used instead of processes
+    """
 
     def __init__(self, game: Game, name: str | None, *, jobs: int = 1, cluster: str | None = None) -> None:
         self._game, self._name = game, name
@@ -47,19 +54,19 @@ class FrontierExpander:
         """The blocks of a frontier of `count` states, in order."""
         alone = self.jobs == 1 and self._pool.cluster is None
         if alone or self._name is None or not self._seconds_per_state:
-            yield from self._expand_here(packed_states, POOL_WORTHWHILE_SECONDS if not alone else None)
+            yield from self._expand_in_process(packed_states, POOL_WORTHWHILE_SECONDS if not alone else None)
         work = count * self._seconds_per_state
         if not alone and work > POOL_WORTHWHILE_SECONDS:
-            yield from self._expand_there(packed_states, count)
+            yield from self._expand_in_workers(packed_states, count)
         else:
-            yield from self._expand_here(packed_states, None)
+            yield from self._expand_in_process(packed_states, None)
 
     def _block_size(self, seconds: float) -> int:
         wanted = int(seconds / self._seconds_per_state) if self._seconds_per_state else 1
         return max(1, min(wanted, LARGEST_BLOCK))
 
-    def _expand_here(self, packed_states: Iterator[bytes], limit: float | None) -> Iterator[Block]:
-        """In this process, at most for `limit` seconds: what is left of the iterator is left."""
+    def _expand_in_process(self, packed_states: Iterator[bytes], limit: float | None) -> Iterator[Block]:
+        """Expand in this process for at most `limit` seconds. The iterator then still holds the other states."""
         began = time.monotonic()
         while limit is None or time.monotonic() - began < limit:
             started = time.perf_counter()
@@ -70,13 +77,13 @@ class FrontierExpander:
             self._seconds_per_state = (time.perf_counter() - started) / len(batch)
             yield block
 
-    def _expand_there(self, packed_states: Iterator[bytes], count: int) -> Iterator[Block]:
-        """In other processes, with a bounded number of blocks under way."""
+    def _expand_in_workers(self, packed_states: Iterator[bytes], count: int) -> Iterator[Block]:
+        """Expand in the pool of workers. At most two blocks for each worker are submitted at a time."""
         workers = self._pool.num_workers
         size = min(self._block_size(BLOCK_SECONDS), -(-count // (2 * workers)))
         batches = iter(lambda: list(itertools.islice(packed_states, size)), [])
         waiting: deque[list[bytes]] = deque()
-        futures: deque[Any] = deque()  # a pool's or dask's, of the first so many that wait
+        futures: deque[Any] = deque()  # of the first blocks in `waiting`
         while True:
             waiting.extend(itertools.islice(batches, 2 * workers - len(waiting)))
             if not waiting:
@@ -87,7 +94,7 @@ class FrontierExpander:
                 block = futures[0].result()
             except self._pool.failures as error:
                 self._pool.worker_failed(error, "what is built so far is kept")
-                futures.clear()  # all that waits is submitted again, in the same order
+                futures.clear()  # all waiting blocks are submitted again, in the same order
                 continue
             self._pool.task_finished()
             waiting.popleft()

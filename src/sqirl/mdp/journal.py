@@ -1,10 +1,9 @@
-"""A build on disk: append-only, so that whatever kills it loses at most the blocks in flight.
+"""The journal of a build on disk. Files are only appended to, so a build that is killed loses only the unfinished blocks.
 
-Level d has two files. `rows_d` is a journal of finished blocks: their transitions and rewards, and the keys and looks
-of the states that they discovered. `states_(d+1)` holds those states, packed, which are the frontier of the next level;
-it is deleted once that level is done. A journal entry is a length, a checksum and a pickle, and it is written after the
-states it speaks of. On opening, a torn entry at the end is cut off, and the states file is cut back to what the last
-whole entry vouches for.
+Level d has two files. `rows_d` has one entry for each finished block: its transitions and rewards, and the keys and looks of the
+new states. `states_(d+1)` holds these new states, packed. They are the frontier of the next level, and the file is deleted when
+that level is complete. An entry is a length, a checksum and a pickle. It is written after its states. When a build is resumed, an
+incomplete entry at the end of `rows_d` is removed, and so are the states that belong to no complete entry.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.errors import WorkFailed
 from sqirl.runtime.files import write_atomically
@@ -31,41 +31,45 @@ _HEADER = struct.Struct("<QI")  # length, checksum
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A finished block: the rows of its states, and what it discovered."""
+    """The journal entry of a finished block of n states, in which m new states were discovered."""
 
-    transitions: np.ndarray  # (n, A) int64 global state numbers, -1 at an end
-    rewards: np.ndarray  # (n, A) float64
-    new_keys: bytes  # 16 bytes for each state discovered
-    new_looks: bytes  # one look for each, all of the same length
-    sizes: np.ndarray  # (m,) int64 packed size of each state discovered
+    transitions: NDArray[np.int64]  # (n, A) numbers of the next states, -1 at the end of the game
+    rewards: NDArray[np.float64]  # (n, A)
+    new_keys: bytes  # 16 bytes for each new state
+    new_looks: bytes  # the looks of the new states, all of the same length
+    sizes: NDArray[np.int64]  # (m,) packed size of each new state
 
 
 class Journal:
-    """The folder of one build."""
+    """The folder of one build.
+
+    :param folder: where the files are; it is created if it does not exist
+    :param identity: game, versions and seeds; a build with another identity is refused
+    """
 
     def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._lock()
-        self._claim(identity)
+        self._check_identity(identity)
 
     def _lock(self) -> None:
-        """Keep other builds out of the folder until `close`; the system lets go of it when the process dies."""
-        self._held = (self.folder / "lock").open("w")
-        if not try_to_lock(self._held.fileno()):
-            raise WorkFailed(f"another build is at work in '{self.folder}'; wait for it, or stop it")
+        """Lock the folder until `close`. The operating system releases the lock if the process dies."""
+        self._lock_file = (self.folder / "lock").open("w")
+        if not try_to_lock(self._lock_file.fileno()):
+            raise WorkFailed(f"another build is running in '{self.folder}'; wait until it is done, or stop it")
 
     def close(self) -> None:
-        """Let others in."""
-        self._held.close()
+        """Release the lock on the folder."""
+        self._lock_file.close()
 
-    def _claim(self, identity: dict[str, Any]) -> None:
-        """Refuse to go on with a build of another game, version or seed."""
+    def _check_identity(self, identity: dict[str, Any]) -> None:
+        """Raise `WorkFailed` if the folder holds a build of another game, version or seed."""
         path = self.folder / "identity.json"
         text = json.dumps(identity, sort_keys=True)
         if path.exists() and path.read_text() != text:
             raise WorkFailed(
-                f"'{self.folder}' holds a build of {path.read_text()}, not of {text}; remove the folder to start anew"
+                f"'{self.folder}' holds a build of {path.read_text()}, not of {text}; remove the folder to start again"
             )
         if not path.exists():
             write_atomically(path, text.encode())
@@ -81,7 +85,7 @@ class Journal:
         self.states_path(0).write_bytes(packed)
 
     def read_rows(self, level: int) -> Iterator[Rows]:
-        """The whole entries of a level; a torn end is removed."""
+        """The complete entries of a level. An incomplete entry at the end is removed from the file."""
         path = self.rows_path(level)
         if not path.exists():
             return
@@ -95,17 +99,18 @@ class Journal:
                 yield entry
 
     def appender(self, level: int, known_bytes: int) -> Appender:
-        """Go on writing a level whose states file should hold `known_bytes` by now."""
+        """Appends to a level. `known_bytes` is the size of its new states in the complete entries."""
         return Appender(self, level, known_bytes)
 
-    def frontier(self, level: int, sizes: np.ndarray, skip: int) -> Iterator[bytes]:
-        """The packed states of a level from the `skip`th on, read as they are asked for."""
+    def frontier(self, level: int, sizes: NDArray[np.int64], skip: int) -> Iterator[bytes]:
+        """The packed states of a level without the first `skip`, read one by one. `sizes` (n,) are their packed sizes."""
         with self.states_path(level).open("rb") as file:
             file.seek(int(sizes[:skip].sum()))
             for size in sizes[skip:].tolist():
                 yield file.read(size)
 
-    def forget_states(self, level: int) -> None:
+    def remove_states(self, level: int) -> None:
+        """Delete the states of a complete level."""
         self.states_path(level).unlink(missing_ok=True)
 
     def size(self) -> int:
@@ -114,18 +119,18 @@ class Journal:
 
 
 class Appender:
-    """Writes the blocks of one level: first the states, then the entry that vouches for them."""
+    """Writes the blocks of one level: for each block first its new states, then its entry."""
 
     def __init__(self, journal: Journal, level: int, known_bytes: int) -> None:
         states_path = journal.states_path(level + 1)
         states_path.touch()
         if states_path.stat().st_size < known_bytes:
             raise WorkFailed(
-                f"'{states_path}' is shorter than its journal says, as after a power cut; "
-                f"remove '{journal.folder}' and build anew"
+                f"'{states_path}' has fewer than the {known_bytes} bytes that its journal expects, as after a power failure; "
+                f"remove '{journal.folder}' and build again"
             )
         os.truncate(states_path, known_bytes)
-        # Not buffered: what a full disk refused would be written later, behind the back of the build that goes on
+        # Not buffered: after an error (a full disk) a buffer would be written later, while a resumed build uses the same files
         self._states = states_path.open("ab", buffering=0)
         self._rows = journal.rows_path(level).open("ab", buffering=0)
 
@@ -141,7 +146,7 @@ class Appender:
 
 
 def _write(file: FileIO, data: bytes) -> None:
-    """All of it: the system may take only a part at a time."""
+    """Write all of `data`. One call of `file.write` may write only a part."""
     left = memoryview(data)
     while left:
         left = left[file.write(left) :]

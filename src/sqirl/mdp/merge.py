@@ -1,17 +1,19 @@
-"""Merging states that no action sequence can tell apart, by partition refinement.
+"""Merges indistinguishable states, by partition refinement.
 
 Two states are indistinguishable if their screens are equal (unless screens are ignored), their rewards are equal for every
-action, and every action leads both to the end or both to indistinguishable states. The coarsest such partition is found
-from below: start with classes by screen and rewards, split by the classes of the successors until nothing splits. Each
-round hashes every state's row of successor classes to 64 bits; a final check compares whole rows, so that a collision
-costs a second run and never a wrong class.
+action, and every action leads both to the end or both to indistinguishable states. The algorithm starts with classes of equal
+screens and rewards. It splits classes whose states have next states in different classes, until no class splits. This gives
+the fewest classes possible. Each round hashes the classes of a state's next states to 64 bits. At the end the classes
+themselves are compared. After a hash collision the algorithm runs again, so it never returns a wrong class.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.arrays import in_order_of_first_use
@@ -20,26 +22,32 @@ from sqirl.mdp.tabular import END, TabularMDP
 
 
 def merge(mdp: TabularMDP, *, by: str = "screen") -> TabularMDP:
-    """The quotient MDP; its states are the classes, in the order of their first member."""
+    """The MDP whose states are the classes of indistinguishable states, in the order of their first states.
+
+    :param by: "screen" compares rewards and screens, "reward" compares rewards only
+    """
     classes = indistinguishable(mdp, by=by)
     first, label = _first_members(classes)
     transitions = mdp.transitions
-    assert transitions is not None  # indistinguishable() refuses the rest
-    quotient = np.append(label, np.int32(END))[transitions[first]]  # index -1 picks the appended END
+    assert transitions is not None  # indistinguishable() has checked it
+    merged = np.append(label, np.int32(END))[transitions[first]]  # index -1 is the appended END
     starts, place = in_order_of_first_use(label[mdp.start_states])
     without_screens = {"screens": None, "screen_mapping": None}
     return replace(
         mdp,
-        transitions=quotient.astype(np.int32),
+        transitions=merged.astype(np.int32),
         rewards=mdp.rewards[first],
         start_states=starts,
-        start_probabilities=np.bincount(place, weights=mdp.start_probabilities),
+        start_probabilities=np.asarray(np.bincount(place, weights=mdp.start_probabilities), np.float64),
         **(kept_screens(mdp, first) if by == "screen" else without_screens),
     )
 
 
-def indistinguishable(mdp: TabularMDP, *, by: str = "screen") -> np.ndarray:
-    """(S,) class of each state, for `by` "screen" (rewards and screens) or "reward" (rewards alone)."""
+def indistinguishable(mdp: TabularMDP, *, by: str = "screen") -> NDArray[np.int64]:
+    """(S,) class of each state.
+
+    :param by: "screen" compares rewards and screens, "reward" compares rewards only
+    """
     if by not in ("screen", "reward"):
         raise InvalidMDP(f"states are merged by 'screen' or by 'reward', not by '{by}'")
     if mdp.transitions is None:
@@ -59,38 +67,41 @@ def indistinguishable(mdp: TabularMDP, *, by: str = "screen") -> np.ndarray:
     raise AssertionError("eight random hashes in a row collided")
 
 
-def _refine(classes: np.ndarray, transitions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _refine(classes: NDArray[np.int64], transitions: NDArray[np.int32], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Split the classes (S,) by the classes of the next states, until no class splits. Transitions are (S, A)."""
     multipliers = rng.integers(1, 2**63, transitions.shape[1] + 1, dtype=np.uint64) | np.uint64(1)
     count = int(classes.max()) + 1
     while True:
-        # Random 64-bit names for the classes, then a random linear combination along each row
-        names = np.append(rng.integers(0, 2**64, count, dtype=np.uint64), np.uint64(1))  # the last one names END
-        signature = names[classes] * multipliers[-1]
+        # A random 64-bit code for each class. The hash of a state is a random linear combination of the codes of its row
+        codes = np.append(
+            rng.integers(0, 2**64, count, dtype=np.uint64), np.uint64(1)
+        )  # the last one is the code of END
+        hashes = codes[classes] * multipliers[-1]
         for action in range(transitions.shape[1]):
-            signature += names[_class_or_end(classes, transitions, action)] * multipliers[action]
-        _, refined = np.unique(signature, return_inverse=True)
+            hashes += codes[_class_or_end(classes, transitions, action)] * multipliers[action]
+        _, refined = np.unique(hashes, return_inverse=True)
         new_count = int(refined.max()) + 1
         if new_count == count:
             return classes
         classes, count = refined, new_count
 
 
-def _class_or_end(classes: np.ndarray, transitions: np.ndarray, action: int) -> np.ndarray:
-    """(S,) class of each state's successor; -1 at the end, which indexes the last name."""
-    successors = transitions[:, action]
-    return np.where(successors == END, END, classes[successors])
+def _class_or_end(classes: NDArray[np.int64], transitions: NDArray[np.int32], action: int) -> NDArray[np.int64]:
+    """(S,) class of each state's next state; -1 at the end, which is the index of the last code."""
+    next_states = transitions[:, action]
+    return np.where(next_states == END, END, classes[next_states])
 
 
-def _is_stable(classes: np.ndarray, initial: np.ndarray, transitions: np.ndarray) -> bool:
-    """Do all members of a class look like its first member, and have its row of successor classes?"""
+def _is_stable(classes: NDArray[np.int64], initial: NDArray[np.int64], transitions: NDArray[np.int32]) -> bool:
+    """Do all states of a class have the same initial class, and the same classes of next states?"""
     _, first, inverse = np.unique(classes, return_index=True, return_inverse=True)
     representative = first[inverse]
     rows = (_class_or_end(classes, transitions, action) for action in range(transitions.shape[1]))
     return all(np.array_equal(row, row[representative]) for row in (initial, *rows))
 
 
-def _classes_of_rows(table: np.ndarray) -> np.ndarray:
-    """(S,) equal numbers for equal rows, exactly."""
+def _classes_of_rows(table: NDArray[Any]) -> NDArray[np.int64]:
+    """(S, n) → (S,): equal numbers for equal rows. No hashing is used."""
     classes = np.zeros(len(table), np.int64)
     for column in table.T:
         _, codes = np.unique(column, return_inverse=True)
@@ -98,8 +109,8 @@ def _classes_of_rows(table: np.ndarray) -> np.ndarray:
     return classes
 
 
-def _first_members(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first state of each class, and the classes renumbered in the order of those first states."""
+def _first_members(classes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The first state of each class, and the classes (S,) renumbered in the order of these first states."""
     _, label = in_order_of_first_use(classes)
     _, first = np.unique(label, return_index=True)
     return first, label

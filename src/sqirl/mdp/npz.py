@@ -1,9 +1,9 @@
-"""MDP files: BRIDGE's .npz layout, read and written.
+"""Reads and writes MDP files in BRIDGE's .npz layout.
 
-`transitions[S, A]` (-1 ends the episode, state 0 is the start), `rewards[S, A]`, `screens[N, …]`, `screen_mapping[S]`, as
-`np.load` reads them; stochastic MDPs carry the CSR arrays instead of `transitions`. One more entry, `sqirl`, is a JSON
-text with name, horizon, depth, stickiness and provenance. Entries are LZMA-compressed with a fixed date, so that equal
-MDPs make equal bytes, and a file appears under its name only when it is complete.
+The arrays are `transitions[S, A]` (-1 ends the episode, state 0 is the start), `rewards[S, A]`, `screens[N, …]` and
+`screen_mapping[S]`, as `np.load` reads them. Stochastic MDPs have the CSR arrays instead of `transitions`. One more entry,
+`sqirl`, is a JSON text with name, horizon, depth, stickiness and provenance. Entries are LZMA-compressed with a fixed date, so
+equal MDPs give equal bytes. A file gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.tabular import TabularMDP
@@ -31,11 +32,13 @@ _OUTCOMES = {
 
 
 def save(mdp: TabularMDP, path: str | Path) -> None:
-    """Write `mdp` to `path`; either the whole file is there afterwards or none."""
+    """Write `mdp` to `path`. The file is written completely or not at all."""
     path = Path(path)
-    arrays: dict[str, np.ndarray] = {"rewards": _smallest_float(mdp.rewards)}
+    arrays: dict[str, NDArray[Any]] = {"rewards": _smallest_float(mdp.rewards)}
     if mdp.transitions is not None:
-        arrays["transitions"] = np.asfortranarray(mdp.transitions)  # by action: a fifth smaller once compressed
+        arrays["transitions"] = np.asfortranarray(
+            mdp.transitions
+        )  # one action after the other: a fifth smaller when compressed
     else:
         arrays |= {key: getattr(mdp.outcomes, name) for key, name in _OUTCOMES.items()}
     if mdp.start_states.tolist() != [0]:
@@ -44,7 +47,7 @@ def save(mdp: TabularMDP, path: str | Path) -> None:
         arrays["screen_mapping"] = mdp.screen_mapping.astype(np.int32)
     if mdp.screens is not None:
         arrays["screens"] = mdp.screens
-    facts = {
+    metadata = {
         "format": FORMAT,
         "name": mdp.name,
         "horizon": mdp.horizon,
@@ -52,11 +55,11 @@ def save(mdp: TabularMDP, path: str | Path) -> None:
         "stickiness": mdp.stickiness,
         "provenance": dict(mdp.provenance),
     }
-    arrays["sqirl"] = np.array(json.dumps(facts, sort_keys=True))
+    arrays["sqirl"] = np.array(json.dumps(metadata, sort_keys=True))
     write_atomically(path, _zipped(arrays))
 
 
-def _zipped(arrays: dict[str, np.ndarray]) -> bytes:
+def _zipped(arrays: dict[str, NDArray[Any]]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as archive:
         for key in sorted(arrays):
@@ -69,7 +72,7 @@ def _zipped(arrays: dict[str, np.ndarray]) -> bytes:
 
 
 def load(path: str | Path) -> TabularMDP:
-    """Read an MDP; whatever is wrong with the file is one `InvalidMDP`."""
+    """Read an MDP. Raises `InvalidMDP` for any problem with the file."""
     path = Path(path)
     if not path.is_file():
         raise InvalidMDP(f"no file '{path}'")
@@ -81,7 +84,7 @@ def load(path: str | Path) -> TabularMDP:
             arrays = {key: archive[key] for key in archive.files if key not in ("states", "state_lengths")}
     except InvalidMDP:
         raise
-    except Exception as error:  # zipfile, zlib, lzma, numpy: all of them mean the same to the reader
+    except Exception as error:  # of zipfile, zlib, lzma or numpy: the file cannot be read
         reason = str(error) or type(error).__name__
         raise InvalidMDP(f"'{path}' is not a readable MDP file (.npz): {reason.splitlines()[0]}") from error
     missing = {"rewards"} - arrays.keys() or (
@@ -89,14 +92,14 @@ def load(path: str | Path) -> TabularMDP:
     )
     if missing:
         raise InvalidMDP(
-            f"'{path}' lacks {', '.join(sorted(missing))}; it holds {', '.join(sorted(arrays)) or 'nothing'}"
+            f"'{path}' has no {', '.join(sorted(missing))}; it has {', '.join(sorted(arrays)) or 'nothing'}"
         )
     return _from_arrays(arrays, path)
 
 
-def _from_arrays(arrays: dict[str, np.ndarray], path: Path) -> TabularMDP:
+def _from_arrays(arrays: dict[str, NDArray[Any]], path: Path) -> TabularMDP:
     try:
-        fields = _facts(arrays, path)
+        fields = _metadata(arrays, path)
         if "start_states" in arrays and "start_probabilities" in arrays:
             fields["start_states"] = arrays["start_states"].astype(np.int32, casting="same_kind")
             fields["start_probabilities"] = arrays["start_probabilities"].astype(float, casting="same_kind")
@@ -118,20 +121,20 @@ _KINDS: dict[str, Any] = {
 }
 
 
-def _facts(arrays: dict[str, np.ndarray], path: Path) -> dict[str, Any]:
-    """The fields that the `sqirl` entry holds; a file without it is the authors'."""
+def _metadata(arrays: dict[str, NDArray[Any]], path: Path) -> dict[str, Any]:
+    """The fields of the `sqirl` entry. A file without this entry is one of the paper's authors."""
     if "sqirl" not in arrays:
         return {"name": path.name.removesuffix(".npz")}
-    facts = json.loads(str(arrays["sqirl"]))
-    if not isinstance(facts, dict) or facts.get("format", 0) > FORMAT:
-        raise InvalidMDP(f"its format is not one that this version reads ({FORMAT}); a newer sqirl may")
+    metadata = json.loads(str(arrays["sqirl"]))
+    if not isinstance(metadata, dict) or metadata.get("format", 0) > FORMAT:
+        raise InvalidMDP(f"its format is not one that this version can read (at most {FORMAT}); install a newer sqirl")
     for key, kind in _KINDS.items():
-        if key in facts and (not isinstance(facts[key], kind) or isinstance(facts[key], bool)):
-            raise InvalidMDP(f"its {key} is {facts[key]!r}, which makes no sense")
-    return {key: facts[key] for key in _KINDS if key in facts}
+        if key in metadata and (not isinstance(metadata[key], kind) or isinstance(metadata[key], bool)):
+            raise InvalidMDP(f"its {key} is {metadata[key]!r}, which is not of the type {kind}")
+    return {key: metadata[key] for key in _KINDS if key in metadata}
 
 
-def _smallest_float(table: np.ndarray) -> np.ndarray:
-    """float32 where that loses nothing (the games' rewards are float32), else the table as it is."""
+def _smallest_float(table: NDArray[np.float64]) -> NDArray[np.floating]:
+    """The table (S, A) as float32 if that changes no value (the rewards of the games are float32), else unchanged."""
     short = table.astype(np.float32)
     return short if np.array_equal(short, table) else table

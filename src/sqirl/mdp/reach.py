@@ -1,4 +1,4 @@
-"""Which states an episode can be in after t steps, how to get to one, and the MDP of the first T steps."""
+"""The states that can be reached after t steps, shortest paths to them, and the MDP of the first T steps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.errors import InvalidMDP, PartialMDP
 from sqirl.mdp.arrays import entries_of_rows, in_order_of_first_use
@@ -15,48 +16,52 @@ from sqirl.mdp.tabular import END, Outcomes, TabularMDP
 
 @dataclass(frozen=True, eq=False)
 class ReachableSets:
-    """R_0..R_{T-1}: the states that some action sequence reaches after t steps, one bit each (at most T·S bits in all)."""
+    """R_0..R_{T-1}, where R_t holds the states that some action sequence reaches after t steps. One bit for each state."""
 
-    bits: np.ndarray  # (n, ceil(S / 8)) uint8; all sets after the last one equal it
+    bits: NDArray[np.uint8]  # (n, ceil(S / 8)); if n < T, the last set is also all the following ones
     num_states: int
     horizon: int
 
-    def mask(self, t: int) -> np.ndarray:
-        """(S,) bool: may the episode be in s after t steps?"""
+    def mask(self, t: int) -> NDArray[np.bool_]:
+        """(S,): can the episode be in s after t steps?"""
         return np.unpackbits(self.bits[min(t, len(self.bits) - 1)], count=self.num_states).view(bool)
 
-    def states(self, t: int) -> np.ndarray:
-        """The states of R_t in increasing order, int32."""
+    def states(self, t: int) -> NDArray[np.int32]:
+        """The states of R_t in increasing order."""
         return np.flatnonzero(self.mask(t)).astype(np.int32)
 
-    def union(self, until: int | None = None) -> np.ndarray:
-        """(S,) bool: reachable within the first `until` sets (all of them by default)."""
+    def union(self, until: int | None = None) -> NDArray[np.bool_]:
+        """(S,): is s in one of the first `until` sets (in any set if None)?"""
         return np.unpackbits(np.bitwise_or.reduce(self.bits[:until], axis=0), count=self.num_states).view(bool)
 
 
-def reachable_sets(mdp: TabularMDP, horizon: int, *, start: np.ndarray | None = None) -> ReachableSets:
-    """The reachable sets of the first `horizon` steps, from the MDP's start or from the states `start`."""
+def reachable_sets(mdp: TabularMDP, horizon: int, *, start: NDArray[np.integer] | None = None) -> ReachableSets:
+    """The reachable sets of the first `horizon` steps.
+
+    :param start: the states to start from; the MDP's start states if None
+    """
     mask = np.zeros(mdp.num_states, np.bool_)
     mask[mdp.start_states if start is None else start] = True
     bits = [np.packbits(mask)]
     for _ in range(1, horizon):
         mask = _successors_mask(mdp, mask)
         packed = np.packbits(mask)
-        if np.array_equal(packed, bits[-1]):  # a fixed point: nothing changes any more
+        if np.array_equal(packed, bits[-1]):  # a fixed point: all following sets are equal
             break
         bits.append(packed)
     return ReachableSets(np.stack(bits), mdp.num_states, horizon)
 
 
-def _rows(mdp: TabularMDP) -> tuple[np.ndarray, np.ndarray]:
-    """(indptr, next states) with one row for each (state, action), whichever form the dynamics have."""
+def _rows(mdp: TabularMDP) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """(indptr, next states) in CSR form with one row for each (state, action), for deterministic and stochastic MDPs."""
     if mdp.transitions is not None:
         return np.arange(mdp.transitions.size + 1), mdp.transitions.ravel()
     assert mdp.outcomes is not None
     return mdp.outcomes.indptr, mdp.outcomes.next_states
 
 
-def _successors_mask(mdp: TabularMDP, mask: np.ndarray) -> np.ndarray:
+def _successors_mask(mdp: TabularMDP, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(S,): is s the next state of a state in `mask` (S,)?"""
     reached = np.zeros_like(mask)
     states = np.flatnonzero(mask)
     if mdp.transitions is not None:
@@ -84,9 +89,9 @@ def _mark_rows(states, num_actions, indptr, next_states, reached):
 
 @dataclass(frozen=True, eq=False)
 class BreadthFirstTree:
-    """For each state the (state, action) row by which a shortest path enters it: -1 at a start, -2 if unreachable."""
+    """The last step of a shortest path to each state."""
 
-    rows: np.ndarray  # (S,) int64
+    rows: NDArray[np.int64]  # (S,) state·A + action of the last step; -1 at a start state, -2 if it cannot be reached
     num_actions: int
 
     def path_to(self, state: int) -> list[int]:
@@ -126,7 +131,7 @@ def _search(start, num_states, num_actions, indptr, next_states):
 
 
 def count_reachable(mdp: TabularMDP, sets: ReachableSets) -> int:
-    """How many states the sets hold in all; (state, previous action) pairs if the MDP is sticky."""
+    """The number of states in the union of the sets, or of (state, previous action) pairs if the MDP is sticky."""
     if not mdp.stickiness:
         return int(sets.union().sum())
     seen = np.zeros((mdp.num_actions, mdp.num_states), np.bool_)
@@ -138,8 +143,10 @@ def count_reachable(mdp: TabularMDP, sets: ReachableSets) -> int:
     return int(seen.sum()) + len(mdp.start_states)
 
 
-def _successors(mdp: TabularMDP, states: np.ndarray, action: int) -> tuple[np.ndarray, np.ndarray]:
-    """Next states of one action from many states, and the state that each comes from."""
+def _successors(
+    mdp: TabularMDP, states: NDArray[np.integer], action: int
+) -> tuple[NDArray[np.int32], NDArray[np.integer]]:
+    """All next states of one action in many states, and the state that each comes from."""
     if mdp.transitions is not None:
         return mdp.transitions[states, action], states
     assert mdp.outcomes is not None
@@ -148,7 +155,11 @@ def _successors(mdp: TabularMDP, states: np.ndarray, action: int) -> tuple[np.nd
 
 
 def path_to(mdp: TabularMDP, state: int, *, steps: int | None = None) -> list[int]:
-    """Executed actions that can lead from a start state to `state`: the fewest, or exactly `steps` of them."""
+    """Executed actions that can lead from a start state to `state`.
+
+    :param state: the number of the state
+    :param steps: how many actions; the smallest possible number if None
+    """
     if not 0 <= state < mdp.num_states:
         raise InvalidMDP(f"state {state} is outside 0..{mdp.num_states - 1}")
     if steps is None:
@@ -163,8 +174,8 @@ def path_to(mdp: TabularMDP, state: int, *, steps: int | None = None) -> list[in
     return actions[::-1]
 
 
-def _predecessor(mdp: TabularMDP, state: int, candidates: np.ndarray) -> tuple[int, int]:
-    """The first of the candidates that some action takes to `state`, and that action."""
+def _predecessor(mdp: TabularMDP, state: int, candidates: NDArray[np.integer]) -> tuple[int, int]:
+    """One of the candidates that has `state` as a next state, and the action that leads there."""
     for action in range(mdp.num_actions):
         successors, sources = _successors(mdp, candidates, action)
         hits = np.flatnonzero(successors == state)
@@ -173,19 +184,19 @@ def _predecessor(mdp: TabularMDP, state: int, candidates: np.ndarray) -> tuple[i
     raise AssertionError(f"no candidate leads to state {state}")
 
 
-#: A horizon beyond this is a slip of the finger: a pass visits every state at every step.
+#: The longest horizon. The time of an analysis grows with the horizon, so a longer one is a typing error.
 MAX_HORIZON = 1_000_000
 
 
 def check_length(horizon: int) -> None:
-    """Refuse an episode length that cannot be meant."""
+    """Raise `InvalidMDP` if the horizon is not in 1..MAX_HORIZON."""
     if not 1 <= horizon <= MAX_HORIZON:
         limit = "below 1; an episode has at least one step" if horizon < 1 else f"above {MAX_HORIZON:,}"
         raise InvalidMDP(f"horizon {horizon} is {limit}")
 
 
 def check_horizon(mdp: TabularMDP, horizon: int | None) -> int:
-    """The horizon to work with, refused where the MDP does not reach that far."""
+    """The horizon, or the MDP's own if None. Raises `PartialMDP` if the MDP is not enumerated that far."""
     chosen = mdp.horizon if horizon is None else horizon
     if chosen is None:
         raise InvalidMDP(f"{mdp.name or 'the MDP'} has no horizon of its own; give one (--horizon T)")
@@ -193,13 +204,13 @@ def check_horizon(mdp: TabularMDP, horizon: int | None) -> int:
     if mdp.depth is not None and chosen > mdp.depth:
         raise PartialMDP(
             f"{mdp.name or 'the MDP'} is enumerated to {mdp.depth} steps only, not to horizon {chosen}; "
-            f"build further, or take --horizon {mdp.depth}"
+            f"continue the build, or use --horizon {mdp.depth}"
         )
     return chosen
 
 
-def kept_screens(mdp: TabularMDP, kept: np.ndarray) -> dict[str, Any]:
-    """The screen fields of an MDP that keeps these states alone, without the screens that none of them shows."""
+def kept_screens(mdp: TabularMDP, kept: NDArray[np.integer]) -> dict[str, Any]:
+    """The fields `screens` and `screen_mapping` of the MDP that has only the states `kept`, without unused screens."""
     if mdp.screen_mapping is None:
         return {}
     used, mapping = in_order_of_first_use(mdp.screen_mapping[kept])
@@ -207,13 +218,13 @@ def kept_screens(mdp: TabularMDP, kept: np.ndarray) -> dict[str, Any]:
 
 
 def cut(mdp: TabularMDP, horizon: int) -> TabularMDP:
-    """The MDP of the first `horizon` steps: later states dropped, transitions into them end the episode."""
+    """The MDP of the first `horizon` steps. Later states are removed, and transitions to them end the episode."""
     horizon = check_horizon(mdp, horizon)
     keep = reachable_sets(mdp, horizon).union()
     if keep.all():
         return replace(mdp, horizon=horizon)
     kept = np.flatnonzero(keep)
-    new_index = np.full(mdp.num_states + 1, END, np.int32)  # the last entry keeps END at END
+    new_index = np.full(mdp.num_states + 1, END, np.int32)  # the last entry maps END to END
     new_index[kept] = np.arange(len(kept))
     fields: dict[str, object] = {
         "rewards": mdp.rewards[kept],

@@ -1,8 +1,8 @@
-"""The screens of an MDP's states: stored with it, or drawn again by playing the live game to each of them, and then kept.
+"""The screens of an MDP's states. They are stored with the MDP, or drawn by playing the live game and then cached.
 
-Shipped MDPs hold the frames that an agent sees (grey and small for Atari), which compress to a few dozen bytes each. Screens
-that an MDP lacks are one replay away: all of them take one walk over the tree of shortest paths, with a snapshot at every
-fork, one step of the game for each state on the way to a new screen.
+The MDPs of the package contain the frames that an agent sees (small and grey for Atari). A frame compresses to a few dozen bytes.
+To draw missing screens, the game is played along the tree of shortest paths. The state is saved where paths branch, so each
+transition of the tree is played once.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.envs.description import describe
 from sqirl.envs.game import Game
@@ -29,11 +30,15 @@ from sqirl.runtime.files import check_writable, write_atomically
 from sqirl.runtime.progress import CountProgress
 
 
-def frames_of(mdp: TabularMDP, view: View, *, progress: CountProgress | None = None) -> np.ndarray:
-    """(N, *frame_shape) uint8: the frame of each of the MDP's distinct screens, from its file, the cache, or drawn now."""
+def frames_of(mdp: TabularMDP, view: View, *, progress: CountProgress | None = None) -> NDArray[np.uint8]:
+    """(N, *frame_shape): the frame of each distinct screen of the MDP, from the MDP itself, from the cache, or drawn now.
+
+    :param view: makes the frame of a screen
+    :param progress: called with the number of drawn screens and of all screens
+    """
     if mdp.screens is not None:
-        kept_as_frames = mdp.screens.shape[1:] == view.frame_shape
-        return mdp.screens if kept_as_frames else np.stack([view.frame_of(screen) for screen in mdp.screens])
+        are_frames = mdp.screens.shape[1:] == view.frame_shape
+        return mdp.screens if are_frames else np.stack([view.frame_of(screen) for screen in mdp.screens])
     path = cached_frames_path(mdp)
     if path.is_file():
         return _read(path, mdp, view)
@@ -45,12 +50,12 @@ def frames_of(mdp: TabularMDP, view: View, *, progress: CountProgress | None = N
 
 
 def with_frames(mdp: TabularMDP, view: View, *, progress: CountProgress | None = None) -> TabularMDP:
-    """The same MDP with the frames that an agent sees in the place of screens, as the shipped ones have them."""
+    """The same MDP with an agent's frames as its screens, as in the MDPs of the package."""
     return replace(mdp, screens=frames_of(mdp, view, progress=progress))
 
 
 def with_screens(mdp: TabularMDP, *, progress: CountProgress | None = None) -> TabularMDP:
-    """The same MDP with its screens as people see them, as BRIDGE's files have them; drawn anew if it has frames only."""
+    """The same MDP with the game's full screens, as in BRIDGE's files. They are drawn if the MDP has only frames."""
     _mapping(mdp)
     game = live_game(mdp)
     example = game.screen()
@@ -60,7 +65,7 @@ def with_screens(mdp: TabularMDP, *, progress: CountProgress | None = None) -> T
 
 
 def cached_frames_path(mdp: TabularMDP) -> Path:
-    """Where the frames are kept: named after the game and what distinguishes its states."""
+    """The file of the cached frames. Its name has the name of the game and a hash of its transitions and screen mapping."""
     _mapping(mdp)
     digest = blake2b(digest_size=8)
     for array in (mdp.transitions, mdp.screen_mapping):
@@ -72,15 +77,20 @@ def cached_frames_path(mdp: TabularMDP) -> Path:
 def draw_screens(
     mdp: TabularMDP,
     game: Game,
-    frame_of: Callable[[np.ndarray], np.ndarray],
+    frame_of: Callable[[NDArray[Any]], NDArray[np.uint8]],
     *,
     progress: CountProgress | None = None,
-) -> np.ndarray:
-    """(N, …) what `frame_of` makes of each distinct screen, drawn by playing to a state that shows it."""
+) -> NDArray[np.uint8]:
+    """(N, …): the frame of each distinct screen. For each screen the game is played to one state that shows it.
+
+    :param game: the live game of the MDP
+    :param frame_of: makes the frame of a screen
+    :param progress: called with the number of drawn screens and of all screens
+    """
     mapping = _mapping(mdp)
-    distinct, shown_by = np.unique(mapping, return_index=True)
-    frames: np.ndarray | None = None
-    for drawn, (state, screen) in enumerate(_walk(mdp, game, shown_by), start=1):
+    distinct, first_states = np.unique(mapping, return_index=True)
+    frames: NDArray[np.uint8] | None = None
+    for drawn, (state, screen) in enumerate(_walk(mdp, game, first_states), start=1):
         frame = frame_of(screen)
         if frames is None:
             frames = np.empty((len(distinct), *frame.shape), frame.dtype)
@@ -91,8 +101,8 @@ def draw_screens(
     return frames
 
 
-def _walk(mdp: TabularMDP, game: Game, wanted: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """(state, its screen) for every wanted state, in the order of a depth-first walk over their shortest paths."""
+def _walk(mdp: TabularMDP, game: Game, wanted: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """(state, its screen) for every wanted state, found by a depth-first search along the shortest paths."""
     children, is_wanted = _paths(mdp, wanted), np.zeros(mdp.num_states, bool)
     is_wanted[wanted] = True
     game.reset()
@@ -111,8 +121,8 @@ def _walk(mdp: TabularMDP, game: Game, wanted: np.ndarray) -> Iterator[tuple[int
                 stack.append((child, game.bare_state()))
 
 
-def _paths(mdp: TabularMDP, wanted: np.ndarray) -> dict[int, list[tuple[int, int]]]:
-    """state -> (next state, action) along the shortest paths to the wanted states."""
+def _paths(mdp: TabularMDP, wanted: NDArray[np.int64]) -> dict[int, list[tuple[int, int]]]:
+    """The tree of shortest paths to the wanted states: state -> (next state, action) of each branch."""
     rows = breadth_first_tree(mdp).rows
     children: dict[int, list[tuple[int, int]]] = defaultdict(list)
     seen = np.zeros(mdp.num_states, bool)
@@ -126,43 +136,43 @@ def _paths(mdp: TabularMDP, wanted: np.ndarray) -> dict[int, list[tuple[int, int
     return dict(children)
 
 
-def _screen(game: Game) -> np.ndarray:
+def _screen(game: Game) -> NDArray[Any]:
     screen = game.screen()
     if screen is None:
         raise WorkFailed(f"{game.name} has no screens to draw")
     return screen
 
 
-def _mapping(mdp: TabularMDP) -> np.ndarray:
+def _mapping(mdp: TabularMDP) -> NDArray[np.integer]:
     if mdp.transitions is None or mdp.screen_mapping is None:
         raise InvalidMDP(
-            f"{mdp.name or 'the MDP'} does not say which of its states look alike (no screen_mapping), so its screens cannot "
-            "be drawn; build it from its game"
+            f"{mdp.name or 'the MDP'} is stochastic or has no screen_mapping, so its screens cannot be drawn; "
+            "build it from its game"
         )
     return mdp.screen_mapping
 
 
-def _read(path: Path, mdp: TabularMDP, view: View) -> np.ndarray:
+def _read(path: Path, mdp: TabularMDP, view: View) -> NDArray[np.uint8]:
     try:
         with np.load(path) as archive:
-            frames: np.ndarray = archive["frames"]
+            frames: NDArray[np.uint8] = archive["frames"]
     except Exception as error:
-        raise WorkFailed(f"'{path}' cannot be read ({error}); remove it, and it is drawn again") from error
+        raise WorkFailed(f"'{path}' cannot be read ({error}); remove it, and the screens are drawn again") from error
     expected = (int(_mapping(mdp).max()) + 1, *view.frame_shape)
     if frames.shape != expected:
-        raise WorkFailed(f"'{path}' holds {frames.shape}, not {expected}; remove it, and it is drawn again")
+        raise WorkFailed(f"'{path}' holds {frames.shape}, not {expected}; remove it, and the screens are drawn again")
     return frames
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnScreens:
-    """The frames of a stored MDP, and where they are kept."""
+    """The frames of a stored MDP, and the file that holds them."""
 
     env_id: str
     mdp: TabularMDP
-    frames: np.ndarray  # (N, *frame_shape) uint8
+    frames: NDArray[np.uint8]  # (N, *frame_shape)
     where: str
-    out: Path | None  # the file with full-colour screens, if one was asked for
+    out: Path | None  # the file with full-colour screens, if it was written
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -182,7 +192,12 @@ class DrawnScreens:
 
 
 def draw_stored(env: str, *, out: Path | None = None, progress: CountProgress | None = None) -> DrawnScreens:
-    """Draw what an agent sees in every state of a stored MDP, and keep it; with `out`, full-colour screens go there too."""
+    """Draw the frames of all states of a stored MDP and cache them.
+
+    :param env: the id of the environment
+    :param out: also write an MDP file with full-colour screens here
+    :param progress: called with the number of drawn screens and of all screens
+    """
     description = describe(env)
     if out is not None:
         check_writable(out)

@@ -1,8 +1,9 @@
-"""Where MDPs are found: shipped with the package, or built before into the user's folder."""
+"""Finds stored MDPs: those that come with the package, and those that the user has built."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -12,12 +13,12 @@ from sqirl.envs.catalogue import catalogue
 from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.envs.ids import EnvId, parse_id
 from sqirl.errors import UnknownEnv
-from sqirl.mdp.build import build_mdp
+from sqirl.mdp.build import BuildProgress, build_mdp
 from sqirl.mdp.tabular import TabularMDP
 
 
 def user_folder() -> Path:
-    """$SQIRL_HOME, or ~/.local/share/sqirl: builds and runs are written there and found there."""
+    """The folder of builds and runs: $SQIRL_HOME, or ~/.local/share/sqirl."""
     return Path(os.environ.get("SQIRL_HOME") or Path.home() / ".local" / "share" / "sqirl")
 
 
@@ -27,9 +28,12 @@ def shipped_folder() -> Path:
 
 
 def stored_mdp(env: EnvDescription | EnvId | str, horizon: int | None = None) -> TabularMDP | None:
-    """The MDP of a BRIDGE id, sticky or not, if a file holds it or holds a longer one; else None.
+    """The MDP of a BRIDGE id, sticky or not, from a file. None if there is no file, or if it is not a BRIDGE id.
 
-    All horizons of a game are prefixes of one enumeration, so the MDP of a longer horizon is cut.
+    A build for a longer horizon contains the MDP of a shorter one, so a longer MDP is cut.
+
+    :param env: the id or the description of the environment
+    :param horizon: steps of an episode; that of the id if None
     """
     description = describe(env)
     env_id = description.bridge_id
@@ -45,17 +49,21 @@ def stored_mdp(env: EnvDescription | EnvId | str, horizon: int | None = None) ->
 
 
 def is_shipped(env_id: EnvId) -> bool:
+    """Does the package contain the MDP of this id, or a longer one?"""
     return bool(_files_of_game(shipped_folder(), env_id))
 
 
 def _files_of_game(folder: Path, env_id: EnvId) -> list[tuple[int, Path]]:
-    """(horizon, file) of the MDPs in a folder whose first steps are the episodes of `env_id`."""
+    """(horizon, file) of the MDPs in a folder that are the MDP of `env_id` or contain it."""
     found = ((_id_of(path), path) for path in folder.glob("*.npz"))
     return [(other.horizon, path) for other, path in found if other and is_prefix(env_id, other)]
 
 
 def is_prefix(env_id: EnvId, other: EnvId) -> bool:
-    """Are the episodes of `env_id` the first steps of those of `other`? Never in Skiing, which pays at the horizon."""
+    """Are the episodes of `env_id` the first steps of those of `other`?
+
+    In Skiing they are not, unless the horizons are equal, because its reward depends on the horizon.
+    """
     same_game = replace(env_id, horizon=1, sticky=False) == replace(other, horizon=1, sticky=False)
     return same_game and (
         env_id.horizon == other.horizon or (env_id.horizon < other.horizon and env_id.game != "skiing")
@@ -70,28 +78,37 @@ def _id_of(path: Path) -> EnvId | None:
 
 
 def targets_named(name: str) -> list[str]:
-    """What a name asks to build: an id as it is; a game of the catalogue as the longest id of each of its levels."""
+    """The ids that a name stands for: for a game of the catalogue the longest id of each level, else the name itself."""
     rows = [row.env_id.deterministic() for row in catalogue() if row.env_id.game == name]
     longest = [env_id for env_id in rows if not any(env_id != other and is_prefix(env_id, other) for other in rows)]
     return [str(env_id) for env_id in longest] or [name]
 
 
 def open_mdp(
-    target: EnvLike | EnvDescription | Path, *, horizon: int | None = None, **build_options: Any
+    target: EnvLike | EnvDescription | Path,
+    *,
+    horizon: int | None = None,
+    max_states: int = 1_000_000,
+    progress: Callable[[BuildProgress], None] | None = None,
+    **build_options: Any,
 ) -> TabularMDP:
-    """The MDP of a file, of an id that is stored, or else of a live game, which is enumerated now.
+    """The MDP of a file, or of an environment: from the store if it is there, else enumerated now.
 
-    :param target: an .npz file, an id, 'module:Class', an env, a game, or toy_text's P
-    :param horizon: steps of an episode; the env's own if None
-    :param build_options: handed to `build_mdp` if the game must be enumerated
+    :param target: an .npz file, an id, 'module:Class', an env, a game, toy_text's `P`, or the description of one of them
+    :param horizon: steps of an episode; the env's own if None; not used for a file
+    :param max_states: the largest number of states of an enumeration
+    :param progress: called during an enumeration
+    :param build_options: the other arguments of `build_mdp`, for an enumeration
     """
     if isinstance(target, Path) or (isinstance(target, str) and target.endswith(".npz")):
         return TabularMDP.load(target)
     description = describe(target)
     stored = stored_mdp(description, horizon)
-    return stored if stored is not None else build_mdp(description, horizon=horizon, **build_options)
+    if stored is not None:
+        return stored
+    return build_mdp(description, horizon=horizon, max_states=max_states, progress=progress, **build_options)
 
 
 def named_after(mdp: TabularMDP, env_id: EnvId) -> TabularMDP:
-    """The stored MDP under the id that was asked for: its name and its stickiness."""
+    """The MDP with the name and the stickiness of an id."""
     return replace(mdp, name=str(env_id), stickiness=env_id.stickiness)

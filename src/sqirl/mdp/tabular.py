@@ -1,13 +1,13 @@
 """`TabularMDP`: a finite-horizon MDP as arrays.
 
-States are 0..S-1, actions 0..A-1. Dynamics come in one of two forms:
+States are 0..S-1, actions 0..A-1. The dynamics have one of two forms:
 
 * deterministic: `transitions[s, a]` is the next state, and -1 ends the episode;
-* stochastic: `outcomes` holds, for row s·A + a of a CSR matrix, the next states with their probabilities and rewards.
+* stochastic: row s·A + a of the CSR matrix `outcomes` holds the next states with their probabilities and rewards.
 
-Sticky actions are a view on either: with probability ρ the action executed last is executed again, whatever was chosen
-(never at the first step, which has no previous action). The (state, previous action) product is never formed; see
-`sqirl.analysis.kernels` for why it need not be.
+Both forms can have sticky actions: with probability `stickiness` the previously executed action is executed again instead of the
+chosen one. The first step has no previous action and is never sticky. The pairs of a state and a previous action are not stored,
+because the Bellman backup of `sqirl.analysis` does not need them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.validate import validate
@@ -25,46 +26,79 @@ from sqirl.mdp.validate import validate
 if TYPE_CHECKING:
     from sqirl.envs.game import Game
 
-#: `transitions` entry that ends the episode.
+#: The next state that stands for the end of the episode.
 END = -1
 
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Stochastic dynamics in CSR form; row s·A + a owns the entries indptr[row]:indptr[row + 1]."""
+    """Stochastic dynamics in CSR form. The outcomes of row s·A + a are the entries indptr[row]:indptr[row + 1].
 
-    indptr: np.ndarray  # (S·A + 1,) int64
-    next_states: np.ndarray  # (nnz,) int32, END where the episode ends
-    probabilities: np.ndarray  # (nnz,) float64, each row sums to 1
-    rewards: np.ndarray  # (nnz,) float64
+    :param indptr: where the entries of each row begin
+    :param next_states: END where the episode ends
+    :param probabilities: those of each row sum to 1
+    :param rewards: the reward of each outcome
+    """
 
-    def expected_rewards(self, num_actions: int) -> np.ndarray:
+    indptr: NDArray[np.int64]  # (S·A + 1,)
+    next_states: NDArray[np.int32]  # (nnz,)
+    probabilities: NDArray[np.float64]  # (nnz,)
+    rewards: NDArray[np.float64]  # (nnz,)
+
+    def expected_rewards(self, num_actions: int) -> NDArray[np.float64]:
         """(S, A) expected reward of each row."""
         weighted = np.append(self.probabilities * self.rewards, 0.0)
-        # Every row has an entry (validated), so reduceat's empty-slice rule never applies
-        return np.add.reduceat(weighted, self.indptr[:-1]).reshape(-1, num_actions)
+        # `validate` checks that every row has an entry: reduceat would give a wrong sum for an empty row
+        expected: NDArray[np.float64] = np.add.reduceat(weighted, self.indptr[:-1]).reshape(-1, num_actions)
+        return expected
+
+
+class MDPFields(TypedDict, total=False):
+    """The fields of a `TabularMDP` that its makers (`deterministic`, `stochastic`, …) take as keywords. See `TabularMDP`."""
+
+    start_states: NDArray[Any]
+    start_probabilities: NDArray[Any]
+    horizon: int | None
+    depth: int | None
+    stickiness: float
+    name: str
+    screens: NDArray[Any] | None
+    screen_mapping: NDArray[Any] | None
+    provenance: Mapping[str, Any]
+    make_game: Callable[[], Game] | None
 
 
 @dataclass(frozen=True, eq=False)
 class TabularMDP:
-    """A tabular MDP, checked when it is made.
+    """A finite-horizon MDP with S states and A actions. It is checked when it is made, and its arrays are read-only.
 
-    `depth` says how many steps were enumerated: None if the state set is closed under all actions, otherwise the MDP is
-    exact for episodes of up to `depth` steps and `transitions` ends them there. `horizon` is the episode length that was
-    asked for; with `depth < horizon` the MDP is partial and no analysis takes it for whole.
+    :param rewards: the reward of each state and action; the expected one if outcomes are random
+    :param transitions: the next states of deterministic dynamics, or END
+    :param outcomes: stochastic dynamics; give either `transitions` or `outcomes`
+    :param start_states: the states that an episode can start in; state 0 by default
+    :param start_probabilities: the probability of each start state
+    :param horizon: steps of an episode
+    :param depth: the number of steps to which the MDP was enumerated; None if all reachable states are in it. With a depth, the
+        MDP is exact for episodes of at most `depth` steps. If it is smaller than the horizon, the MDP is partial.
+    :param stickiness: probability of repeating the previous action
+    :param name: the id of the environment
+    :param screens: the distinct screens; they may be left out and drawn again
+    :param screen_mapping: the number of each state's screen
+    :param provenance: versions, seeds and hashes that the MDP depends on
+    :param make_game: makes the live game; by default the game is made from `name`
     """
 
-    rewards: np.ndarray  # (S, A) float64, expected where outcomes are random
-    transitions: np.ndarray | None = None  # (S, A) int32
+    rewards: NDArray[np.float64]  # (S, A)
+    transitions: NDArray[np.int32] | None = None  # (S, A)
     outcomes: Outcomes | None = None
-    start_states: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int32))
-    start_probabilities: np.ndarray = field(default_factory=lambda: np.ones(1))
+    start_states: NDArray[np.int32] = field(default_factory=lambda: np.zeros(1, np.int32))  # (n,)
+    start_probabilities: NDArray[np.float64] = field(default_factory=lambda: np.ones(1))  # (n,)
     horizon: int | None = None
     depth: int | None = None
     stickiness: float = 0.0
     name: str = ""
-    screens: np.ndarray | None = None  # (N, ...) each distinct picture once; may be left out and drawn again
-    screen_mapping: np.ndarray | None = None  # (S,) int32 which screen a state shows
+    screens: NDArray[Any] | None = None  # (N, …)
+    screen_mapping: NDArray[np.integer] | None = None  # (S,)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     make_game: Callable[[], Game] | None = field(default=None, repr=False)
 
@@ -79,7 +113,7 @@ class TabularMDP:
         validate(self)
         for name in ("rewards", "transitions", "start_states", "start_probabilities", "screens", "screen_mapping"):
             if (array := getattr(self, name)) is not None:
-                # A view of our own that cannot be written to; views and cuts of this MDP share it
+                # A read-only view: several MDPs may share the array
                 frozen = array.view()
                 frozen.flags.writeable = False
                 object.__setattr__(self, name, frozen)
@@ -87,13 +121,25 @@ class TabularMDP:
     # Makers ----------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def deterministic(cls, transitions: Any, rewards: Any, **fields: Any) -> TabularMDP:
-        """From next-state and reward tables of shape (S, A); state 0 is the start."""
+    def deterministic(cls, transitions: ArrayLike, rewards: ArrayLike, **fields: Unpack[MDPFields]) -> TabularMDP:
+        """From tables of next states and rewards.
+
+        :param transitions: (S, A) next states; -1 ends the episode
+        :param rewards: (S, A)
+        :param fields: other fields of the MDP, such as `horizon` and `name`
+        """
         return cls(rewards=_float_table(rewards), transitions=_index_table(transitions), **fields)
 
     @classmethod
-    def from_dynamics(cls, P: Mapping[int, Any], *, start: Any = None, **fields: Any) -> TabularMDP:
-        """From toy_text's `P[s][a] = [(probability, next state, reward, done), …]`; `start` is a distribution over states."""
+    def from_dynamics(
+        cls, P: Mapping[int, Any], *, start: ArrayLike | None = None, **fields: Unpack[MDPFields]
+    ) -> TabularMDP:
+        """From dynamics in the form of Gymnasium's toy_text.
+
+        :param P: `P[s][a] = [(probability, next state, reward, done), …]`
+        :param start: (S,) probability of starting in each state; state 0 if None
+        :param fields: other fields of the MDP, such as `horizon` and `name`
+        """
         from sqirl.mdp.convert import outcomes_from_dynamics
 
         outcomes, num_actions = outcomes_from_dynamics(P)
@@ -102,16 +148,25 @@ class TabularMDP:
     @classmethod
     def stochastic(
         cls,
-        indptr: Any,
-        next_states: Any,
-        probabilities: Any,
-        rewards: Any,
+        indptr: ArrayLike,
+        next_states: ArrayLike,
+        probabilities: ArrayLike,
+        rewards: ArrayLike,
         *,
         num_actions: int,
-        start: Any = None,
-        **fields: Any,
+        start: ArrayLike | None = None,
+        **fields: Unpack[MDPFields],
     ) -> TabularMDP:
-        """From CSR arrays: row s·num_actions + a owns the outcomes indptr[row]:indptr[row + 1]; next state -1 is the end."""
+        """From CSR arrays. The outcomes of row s·A + a are the entries indptr[row]:indptr[row + 1].
+
+        :param indptr: (S·A + 1,) where the entries of each row begin
+        :param next_states: (nnz,) next state of each outcome; -1 ends the episode
+        :param probabilities: (nnz,) those of each row sum to 1
+        :param rewards: (nnz,) reward of each outcome
+        :param num_actions: the number A of actions
+        :param start: (S,) probability of starting in each state; state 0 if None
+        :param fields: other fields of the MDP, such as `horizon` and `name`
+        """
         outcomes = Outcomes(
             _index_table(indptr).astype(np.int64),
             _index_table(next_states),
@@ -121,10 +176,15 @@ class TabularMDP:
         return cls._of_outcomes(outcomes, num_actions, start, fields)
 
     @classmethod
-    def from_matrices(cls, matrices: Any, rewards: Any, *, start: Any = None, **fields: Any) -> TabularMDP:
-        """From A transition matrices of shape (S, S), dense or SciPy sparse, and rewards (S, A).
+    def from_matrices(
+        cls, matrices: Any, rewards: ArrayLike, *, start: ArrayLike | None = None, **fields: Unpack[MDPFields]
+    ) -> TabularMDP:
+        """From transition matrices. If a row sums to less than 1, the rest is the probability that the episode ends.
 
-        Probability missing from a row is the probability that the episode ends there.
+        :param matrices: A matrices (S, S), dense or SciPy sparse
+        :param rewards: (S, A)
+        :param start: (S,) probability of starting in each state; state 0 if None
+        :param fields: other fields of the MDP, such as `horizon` and `name`
         """
         from sqirl.mdp.convert import outcomes_from_matrices
 
@@ -132,29 +192,37 @@ class TabularMDP:
         return cls._of_outcomes(outcomes, num_actions, start, fields)
 
     @classmethod
-    def _of_outcomes(cls, outcomes: Outcomes, num_actions: int, start: Any, fields: dict[str, Any]) -> TabularMDP:
+    def _of_outcomes(
+        cls, outcomes: Outcomes, num_actions: int, start: ArrayLike | None, fields: MDPFields
+    ) -> TabularMDP:
         if start is not None:
-            start = np.asarray(start, float)
-            if start.ndim != 1 or start.size * num_actions != outcomes.indptr.size - 1:
-                raise InvalidMDP(f"start has shape {start.shape}; one probability for each state is needed")
-            states = np.flatnonzero(start)
-            fields |= {"start_states": states.astype(np.int32), "start_probabilities": start[states]}
+            distribution = np.asarray(start, float)
+            if distribution.ndim != 1 or distribution.size * num_actions != outcomes.indptr.size - 1:
+                raise InvalidMDP(f"start has shape {distribution.shape}; one probability for each state is needed")
+            states = np.flatnonzero(distribution)
+            fields["start_states"], fields["start_probabilities"] = states.astype(np.int32), distribution[states]
         return cls(rewards=outcomes.expected_rewards(num_actions), outcomes=outcomes, **fields)
 
     @classmethod
     def load(cls, path: str | Path) -> TabularMDP:
-        """Read an .npz in BRIDGE's layout, ours or the authors'."""
+        """Read an .npz file in BRIDGE's layout, written by `save` or by the paper's authors.
+
+        :param path: the file
+        """
         from sqirl.mdp.npz import load
 
         return load(path)
 
     def save(self, path: str | Path) -> None:
-        """Write an .npz in BRIDGE's layout, atomically and reproducibly."""
+        """Write an .npz file in BRIDGE's layout. Equal MDPs give equal bytes.
+
+        :param path: the file; it is written completely or not at all
+        """
         from sqirl.mdp.npz import save
 
         save(self, path)
 
-    # Facts -----------------------------------------------------------------------------------------------------------
+    # Properties ------------------------------------------------------------------------------------------------------
 
     @property
     def num_states(self) -> int:
@@ -166,65 +234,86 @@ class TabularMDP:
 
     @property
     def max_outcomes(self) -> int:
-        """The most outcomes that one action has."""
+        """The largest number of outcomes of a state and an action."""
         return 1 if self.outcomes is None else int(np.diff(self.outcomes.indptr).max())
 
     @property
     def is_partial(self) -> bool:
-        """Was the enumeration stopped before the horizon that was asked for?"""
+        """Was the enumeration stopped before the horizon?"""
         return self.depth is not None and self.horizon is not None and self.depth < self.horizon
 
-    # Views and variants ----------------------------------------------------------------------------------------------
+    # Variants --------------------------------------------------------------------------------------------------------
 
     def sticky(self, probability: float = 0.25) -> TabularMDP:
-        """The same MDP with sticky actions (a view: no array is copied)."""
+        """The same MDP with sticky actions. No array is copied.
+
+        :param probability: probability of repeating the previous action
+        """
         return replace(self, stickiness=float(probability))
 
     def cut(self, horizon: int) -> TabularMDP:
-        """The MDP of the first `horizon` steps, without the states that only later steps reach."""
+        """The MDP of the first `horizon` steps, without the states that only later steps reach.
+
+        :param horizon: steps of an episode
+        """
         from sqirl.mdp.reach import cut
 
         return cut(self, horizon)
 
     def merge(self, *, by: str = "screen") -> TabularMDP:
-        """The quotient by states that no action sequence can tell apart, by reward and screen or by reward alone."""
+        """The MDP in which states are merged that no sequence of actions can distinguish.
+
+        :param by: "screen" compares rewards and screens, "reward" compares rewards only
+        """
         from sqirl.mdp.merge import merge
 
         return merge(self, by=by)
 
-    # Tracing back ----------------------------------------------------------------------------------------------------
+    # The live game ---------------------------------------------------------------------------------------------------
 
     def path_to(self, state: int, *, steps: int | None = None) -> list[int]:
-        """Executed actions that lead from the start to `state`: the fewest, or exactly `steps` of them."""
+        """Executed actions that lead from the start to `state`.
+
+        :param state: the number of the state
+        :param steps: how many actions; the smallest possible number if None
+        """
         from sqirl.mdp.reach import path_to
 
         return path_to(self, state, steps=steps)
 
     def env_at(self, state: int) -> Game:
-        """A live game in that state, brought there by playing `path_to(state)`."""
+        """A live game in a state, after playing `path_to(state)`.
+
+        :param state: the number of the state
+        """
         from sqirl.mdp.trace import env_at
 
         return env_at(self, state)
 
-    def render(self, state: int) -> np.ndarray:
-        """An RGB picture of that state from the live game."""
+    def render(self, state: int) -> NDArray[Any]:
+        """An RGB picture (height, width, 3) of a state from the live game.
+
+        :param state: the number of the state
+        """
         from sqirl.mdp.trace import render
 
         return render(self, state)
 
 
-def _index_table(table: Any) -> np.ndarray:
+def _index_table(table: ArrayLike) -> NDArray[np.int32]:
     array = np.asarray(table)
     if array.dtype.kind not in "iu":
         raise InvalidMDP(
             f"states must be integers, not {array.dtype}; each transition is the next state, or -1 at an end"
         )
     if array.size and (array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min):
-        raise InvalidMDP(f"transitions reach {array.max()}, beyond the {np.iinfo(np.int32).max} states an MDP can have")
+        raise InvalidMDP(
+            f"transitions lead to {array.max()}, beyond the largest possible state {np.iinfo(np.int32).max}"
+        )
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
-def _float_table(table: Any) -> np.ndarray:
+def _float_table(table: ArrayLike) -> NDArray[np.float64]:
     try:
         array = np.asarray(table)
     except ValueError as error:

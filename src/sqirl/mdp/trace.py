@@ -1,10 +1,11 @@
-"""From a state of the table back to the live game."""
+"""Plays the live game to a state of its MDP."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.envs.adapters import ToyText
 from sqirl.envs.description import describe
@@ -15,51 +16,55 @@ from sqirl.mdp.tabular import TabularMDP
 
 
 def live_game(mdp: TabularMDP) -> Game:
-    """A fresh game of the kind that the MDP was enumerated from."""
+    """A new copy of the game that the MDP was built from."""
     if mdp.make_game is not None:
         return mdp.make_game()
     try:
         return describe(mdp.name).make_game()
     except SqirlError as error:
         raise WorkFailed(
-            f"the game behind '{mdp.name}' is not at hand, so its states cannot be played: {error}"
+            f"the game of the MDP '{mdp.name}' is not available, so its states cannot be played: {error}"
         ) from error
 
 
 def env_at(mdp: TabularMDP, state: int) -> Game:
-    """A live game in `state`, brought there by playing the shortest path from the start."""
+    """A live game in `state`, after playing the shortest path from the start."""
     game = live_game(mdp)
     if mdp.transitions is None and isinstance(game, ToyText):
-        game.set_state((state, state))  # a path of random outcomes cannot be replayed, but the state can be set
+        game.set_state((state, state))  # random outcomes cannot be replayed, but this state can be set
         return game
     if mdp.transitions is None:
-        raise WorkFailed(f"'{mdp.name}' has random outcomes; a path through it cannot be replayed")
+        raise WorkFailed(f"'{mdp.name}' has random outcomes, so a path to state {state} cannot be replayed")
     play(game, path_to(mdp, state))
     return game
 
 
 def play(game: Game, actions: Sequence[int], *, seed: int = 0) -> None:
-    """Reset the game and take the actions; `seed` is for chance that a deterministic game has no use for."""
+    """Reset the game and take the actions.
+
+    :param actions: the actions to take
+    :param seed: seed of the game's random generator; a deterministic game does not draw from it
+    """
     game.reset()
     game.reseed(seed)
     for action in actions:
         game.step(action)
 
 
-def render(mdp: TabularMDP, state: int) -> np.ndarray:
+def render(mdp: TabularMDP, state: int) -> NDArray[Any]:
     """An RGB picture of `state`."""
     return _picture(mdp, env_at(mdp, state))
 
 
-def picture_after(mdp: TabularMDP, actions: Sequence[int]) -> np.ndarray:
-    """An RGB picture of where these actions lead from the start."""
+def picture_after(mdp: TabularMDP, actions: Sequence[int]) -> NDArray[Any]:
+    """An RGB picture of the game after these actions from the start."""
     game = live_game(mdp)
     play(game, actions)
     return _picture(mdp, game)
 
 
-def _picture(mdp: TabularMDP, game: Game) -> np.ndarray:
+def _picture(mdp: TabularMDP, game: Game) -> NDArray[Any]:
     picture = game.render()
     if picture is None:
-        raise WorkFailed(f"'{mdp.name}' draws no pictures; make its env with render_mode='rgb_array'")
+        raise WorkFailed(f"'{mdp.name}' cannot be rendered; make its env with render_mode='rgb_array'")
     return picture

@@ -1,22 +1,23 @@
-"""The door of `TabularMDP`: what does not describe an MDP does not get in."""
+"""Checks that the arrays of a `TabularMDP` describe an MDP."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.errors import InvalidMDP
 
 if TYPE_CHECKING:
     from sqirl.mdp.tabular import TabularMDP
 
-#: How far a row of probabilities may be from 1: far above rounding of sums, far below a forgotten outcome.
+#: How far the sum of probabilities may be from 1: much more than rounding errors, much less than a missing outcome.
 PROBABILITY_TOLERANCE = 1e-8
 
 
 def validate(mdp: TabularMDP) -> None:
-    """Raise `InvalidMDP` with the first thing that is wrong."""
+    """Raise `InvalidMDP` for the first problem found."""
     _check_rewards(mdp.rewards)
     if (mdp.transitions is None) == (mdp.outcomes is None):
         raise InvalidMDP("an MDP has either transitions (deterministic) or outcomes (stochastic); give exactly one")
@@ -34,7 +35,8 @@ def validate(mdp: TabularMDP) -> None:
     _check_screens(mdp)
 
 
-def _check_rewards(rewards: np.ndarray) -> None:
+def _check_rewards(rewards: NDArray[np.float64]) -> None:
+    """The rewards are a table (S, A) of finite numbers."""
     if rewards.ndim != 2 or 0 in rewards.shape:
         raise InvalidMDP(f"rewards have shape {rewards.shape}; (S, A) with at least one state and one action is needed")
     if not np.isfinite(rewards).all():
@@ -42,8 +44,8 @@ def _check_rewards(rewards: np.ndarray) -> None:
         raise InvalidMDP(f"reward of state {s}, action {a} is {rewards[s, a]}; rewards must be finite")
 
 
-def _check_next_states(next_states: np.ndarray, mdp: TabularMDP) -> None:
-    """Every next state is END or a state; `next_states` is (S, A) or the flat CSR array."""
+def _check_next_states(next_states: NDArray[np.int32], mdp: TabularMDP) -> None:
+    """Every next state is END or a state. `next_states` is a table (S, A) or the CSR array (nnz,)."""
     low, high = int(next_states.min()), int(next_states.max())
     if low < -1 or high >= mdp.num_states:
         wrong = low if low < -1 else high
@@ -53,6 +55,7 @@ def _check_next_states(next_states: np.ndarray, mdp: TabularMDP) -> None:
 
 
 def _check_outcomes(mdp: TabularMDP) -> None:
+    """The CSR arrays belong together, every row is a distribution, and `rewards` are the mean rewards."""
     outcomes = mdp.outcomes
     assert outcomes is not None
     rows, nnz = mdp.num_states * mdp.num_actions, outcomes.next_states.size
@@ -69,7 +72,7 @@ def _check_outcomes(mdp: TabularMDP) -> None:
     if not (outcomes.probabilities > 0).all():  # also catches NaN
         entry = int(np.argmin(outcomes.probabilities > 0))
         raise InvalidMDP(
-            f"outcome {entry} has probability {outcomes.probabilities[entry]}; leave out what cannot happen"
+            f"outcome {entry} has probability {outcomes.probabilities[entry]}; probabilities must be positive"
         )
     sums = np.add.reduceat(outcomes.probabilities, outcomes.indptr[:-1])
     if np.abs(sums - 1).max() > PROBABILITY_TOLERANCE:
@@ -81,16 +84,19 @@ def _check_outcomes(mdp: TabularMDP) -> None:
     if not np.allclose(mdp.rewards, expected, rtol=1e-6, atol=1e-9):  # a file may hold them in float32
         s, a = np.argwhere(~np.isclose(mdp.rewards, expected, rtol=1e-6, atol=1e-9))[0]
         raise InvalidMDP(
-            f"reward {mdp.rewards[s, a]:g} of state {s}, action {a} is not what its outcomes pay, {expected[s, a]:g}"
+            f"reward {mdp.rewards[s, a]:g} of state {s}, action {a} is not the mean reward of its outcomes, {expected[s, a]:g}"
         )
 
 
 def _check_start(mdp: TabularMDP) -> None:
+    """The start states are distinct states, and their probabilities sum to 1."""
     states, probabilities = mdp.start_states, mdp.start_probabilities
     if states.ndim != 1 or states.shape != probabilities.shape or not states.size:
-        raise InvalidMDP("start_states and start_probabilities must be two lists of the same length, at least 1")
+        raise InvalidMDP(
+            "start_states and start_probabilities must be arrays of one dimension and equal length, at least 1"
+        )
     if len(np.unique(states)) < len(states):
-        raise InvalidMDP("a start state is listed twice; add up its probabilities")
+        raise InvalidMDP("a start state is listed twice; list it once, with the sum of its probabilities")
     if states.min() < 0 or states.max() >= mdp.num_states:
         raise InvalidMDP(f"a start state lies outside 0..{mdp.num_states - 1}")
     if not (probabilities > 0).all() or abs(probabilities.sum() - 1) > PROBABILITY_TOLERANCE:
@@ -98,9 +104,10 @@ def _check_start(mdp: TabularMDP) -> None:
 
 
 def _check_screens(mdp: TabularMDP) -> None:
+    """Every state has a screen, or none has."""
     if mdp.screen_mapping is None:
         if mdp.screens is not None:
-            raise InvalidMDP("screens without screen_mapping: nothing tells which state shows which of them")
+            raise InvalidMDP("screens without screen_mapping; give the number of each state's screen")
         return
     if mdp.screen_mapping.shape != (mdp.num_states,):
         raise InvalidMDP(f"screen_mapping has shape {mdp.screen_mapping.shape}, not ({mdp.num_states},)")

@@ -60,7 +60,7 @@ class Episodes:
         return returns
 
     def returns(self, gamma: float = 1.0) -> NDArray[np.float64]:
-        """(episodes,) the discounted return of each, in the order in which `play_episodes` deals them to lanes."""
+        """(episodes,) the discounted return of each, in the order of their numbers."""
         firsts = self.active & (self.t == 0)
         rounds = np.cumsum(firsts, axis=0)[firsts] - 1
         lanes = np.nonzero(firsts)[1]

@@ -90,12 +90,12 @@ class AtariGames(WholeVecEnv):
         self._step_pending = True
 
     def step_wait(self) -> VecEnvStepReturn:
-        observations, rewards, terminated, truncated, told = self.games.recv()
+        observations, rewards, terminated, truncated, details = self.games.recv()
         self._step_pending = False
         ends = terminated | truncated
-        infos: list[dict[str, Any]] = [{"lives": lives} for lives in told["lives"].tolist()]
+        infos: list[dict[str, Any]] = [{"lives": lives} for lives in details["lives"].tolist()]
         for lane in np.flatnonzero(ends).tolist():
-            infos[lane]["terminal_observation"] = told["final_obs"][lane]
+            infos[lane]["terminal_observation"] = details["final_obs"][lane]
             infos[lane]["TimeLimit.truncated"] = bool(truncated[lane] and not terminated[lane])
         return np.array(observations), rewards.astype(np.float32), ends, infos
 
@@ -109,7 +109,7 @@ class AtariGames(WholeVecEnv):
 
 
 class SignsOfRewards(VecEnvWrapper):
-    """Rewards of -1, 0 and 1, whatever the game pays."""
+    """Rewards clipped to their sign: -1, 0 or 1."""
 
     def reset(self) -> VecEnvObs:
         return self.venv.reset()

@@ -80,7 +80,7 @@ def load_table(env: EnvDescription | str, *, progress: CountProgress | None = No
     mdp = stored_mdp(description)
     if mdp is None:
         return None
-    # The stored screens tell their own shape, so that a table plays where the suite is not installed
+    # The shape comes from the stored screens, so that a table can be played where the suite is not installed
     view = description.view(None if mdp.screens is None else mdp.screens.shape[1:])
     return make_table(mdp, view, progress=progress)
 

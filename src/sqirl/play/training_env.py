@@ -35,7 +35,7 @@ def training_env(
 
     :param env: an id, 'module:Class', or a description
     :param live: play the game itself even where its table is stored
-    :param progress: told of screens that have to be drawn first
+    :param progress: called while screens are drawn
     """
     description = describe(env)
     if description.is_full_game:
@@ -95,7 +95,7 @@ def frames_kept(buffer_size: int) -> int:
 
 
 def frames_stacked(env: VecEnv) -> int:
-    """How many frames of the past an observation of images is stacked of, as far as the env tells."""
+    """How many frames of the past an observation of images is stacked of, if the env says it."""
     wrapper: Any = env
     while wrapper is not None:
         if isinstance(wrapper, VecFrameStack):
@@ -110,7 +110,7 @@ def frames_stacked(env: VecEnv) -> int:
 
 
 def horizon_of(env: VecEnv) -> int | None:
-    """The most steps that an episode can have, as far as the env tells."""
+    """The most steps that an episode can have, if the env says it."""
     for name in ("horizon", "_max_episode_steps"):
         try:
             known = env.get_attr(name)[0]

@@ -98,5 +98,5 @@ class TableVecEnv(WholeVecEnv):
     def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
         from stable_baselines3.common.monitor import Monitor
 
-        # Episodes are reported in infos as Monitor does it, so nobody needs to wrap this again
+        # Episodes are reported in infos as Monitor does it, so no wrapper is needed
         return [wrapper_class is Monitor] * len(list(self._get_indices(indices)))

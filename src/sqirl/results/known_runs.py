@@ -27,7 +27,7 @@ class KnownRuns:
             self._records[_without_budget(record.config)].append(record)
 
     def answer(self, config: RunConfig) -> RunRecord | None:
-        """The record that the run would have, if the records tell."""
+        """The record that the run would have; None if it does not follow from the records."""
         for record in self._records.get(_without_budget(config), ()):
             if record.config == config:
                 return record

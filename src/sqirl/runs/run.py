@@ -27,7 +27,7 @@ from sqirl.runs.store import RecordStore
 from sqirl.runs.target import target_of
 from sqirl.runtime.progress import CountProgress
 
-#: Packages whose versions a record tells.
+#: Packages whose versions are stored in a record.
 VERSIONS = ("sqirl", "torch", "stable-baselines3", "numpy")
 #: Seconds between checkpoints unless another number is given: a killed run loses no more than that.
 CHECKPOINT_SECONDS = 60.0
@@ -65,8 +65,8 @@ def perform(
     :param store: where its record and its checkpoint are kept
     :param device: "cpu" or "cuda"
     :param checkpoint_seconds: seconds between checkpoints
-    :param progress: told a few times a second how far the run is
-    :param drawing: told of screens that have to be drawn before the run
+    :param progress: called a few times a second
+    :param drawing: called while screens are drawn before the run
     """
     with store.claimed(config):
         found = store.get(config)

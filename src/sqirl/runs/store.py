@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -108,7 +109,7 @@ def unpack_records(path: Path) -> list[RunRecord]:
     try:
         text = gzip.decompress(path.read_bytes()).decode()
         return [RunRecord.from_dict(json.loads(line)) for line in text.splitlines()]
-    except (OSError, ValueError, KeyError, TypeError, SqirlError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, SqirlError) as error:
         raise SqirlError(f"'{path}' is not a file of records: {error}") from error
 
 

@@ -81,5 +81,5 @@ class TableReplayBuffer(BaseBuffer):
         )
 
     def _pictures(self, keys: NDArray[np.int32]) -> th.Tensor:
-        """Channels first, as Stable-Baselines3 hands images to networks."""
+        """Channels first, as Stable-Baselines3 passes images to networks."""
         return self.to_torch(np.moveaxis(self.table.observations(keys), -1, 1), copy=False)

@@ -27,7 +27,7 @@ class GORP(IteratedAlgorithm):
     :param k: length of the action sequences that are tried
     :param m: episodes for each sequence in each iteration
     :param gamma: discount of rewards
-    :param horizon: timesteps of an episode; taken from the env where it tells, else learning lasts as long as its budget
+    :param horizon: timesteps of an episode; the env's own if None; without one, learning lasts as long as its budget
     :param live: play the game of an id even where its table is stored
     :param policy_kwargs: arguments of the policy; it has none of its own
     :param stats_window_size: episodes over which the logged means are taken
@@ -45,37 +45,15 @@ class GORP(IteratedAlgorithm):
         self,
         policy: str | type[SequencePolicy] = "SequencePolicy",
         env: gym.Env[Any, Any] | VecEnv | str | None = None,
-        *,
-        k: int = 1,
-        m: int = 100,
-        gamma: float = 1.0,
-        horizon: int | None = None,
-        live: bool = False,
-        policy_kwargs: dict[str, Any] | None = None,
-        stats_window_size: int = 100,
-        tensorboard_log: str | None = None,
-        verbose: int = 0,
-        seed: int | None = None,
-        device: th.device | str = "auto",
-        _init_setup_model: bool = True,
-    ) -> None:
+        *, k: int = 1, m: int = 100, gamma: float = 1.0, horizon: int | None = None, live: bool = False,
+        policy_kwargs: dict[str, Any] | None = None, stats_window_size: int = 100, tensorboard_log: str | None = None,
+        verbose: int = 0, seed: int | None = None, device: th.device | str = "auto", _init_setup_model: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__(
-            policy,
-            env,
-            k=k,
-            m=m,
-            gamma=gamma,
-            horizon=horizon,
-            live=live,
-            learning_rate=0.0,
-            policy_kwargs=policy_kwargs,
-            stats_window_size=stats_window_size,
-            tensorboard_log=tensorboard_log,
-            verbose=verbose,
-            seed=seed,
-            device=device,
+            policy, env, k=k, m=m, gamma=gamma, horizon=horizon, live=live, learning_rate=0.0, policy_kwargs=policy_kwargs,
+            stats_window_size=stats_window_size, tensorboard_log=tensorboard_log, verbose=verbose, seed=seed, device=device,
             _init_setup_model=_init_setup_model,
-        )
+        )  # fmt: skip
 
     def iterate(self, play: PlayEpisodes) -> bool:
         fixed = self.policy.actions[: self.iteration].cpu().numpy()

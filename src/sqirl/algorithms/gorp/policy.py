@@ -1,4 +1,4 @@
-"""The policy of GORP for Stable-Baselines3: a sequence of actions, whatever is observed."""
+"""The policy of GORP for Stable-Baselines3: a sequence of actions that does not depend on observations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqirl.evaluation.returns import TablePolicy
 
 
 class SequencePolicy(TimedPolicy):
-    """A sequence of actions whatever is observed, and uniformly random ones after it."""
+    """A fixed sequence of actions, and uniformly random ones after it."""
 
     def __init__(self, observation_space: Any, action_space: Any, lr_schedule: Schedule | None = None) -> None:
         super().__init__(observation_space, action_space)

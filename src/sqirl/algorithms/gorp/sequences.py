@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +35,28 @@ def plans_after(fixed: NDArray[np.integer] | list[int], sequences: NDArray[np.in
     return np.repeat(plans, m, axis=0)
 
 
-def follow(plans: NDArray[np.int64], num_actions: int, rng: np.random.Generator) -> Act:
-    """Episode e takes the actions of plans[e], and uniformly random ones after them."""
+#: (number of actions, generator, which lanes need a random action (n,)) -> random actions (n,)
+Draw = Callable[[int, np.random.Generator, NDArray[np.bool_]], NDArray[np.integer]]
+
+
+def draw_always(num_actions: int, rng: np.random.Generator, needed: NDArray[np.bool_]) -> NDArray[np.integer]:
+    """A random action for every lane in every step: what is drawn next does not depend on the length of the plans."""
+    return rng.integers(num_actions, size=len(needed))
+
+
+def draw_if_needed(num_actions: int, rng: np.random.Generator, needed: NDArray[np.bool_]) -> NDArray[np.integer]:
+    """Random actions for all lanes, but only in steps where one of them needs one."""
+    return draw_always(num_actions, rng, needed) if needed.any() else np.zeros(len(needed), np.int64)
+
+
+def follow(plans: NDArray[np.int64], num_actions: int, rng: np.random.Generator, *, draw: Draw = draw_always) -> Act:
+    """Episode e takes the actions of plans[e], and random ones after them."""
     length = plans.shape[1]
 
     def act(t: NDArray[np.int64], keys: NDArray[np.int32], episode: NDArray[np.int64]) -> NDArray[np.integer]:
-        random = rng.integers(num_actions, size=len(t))
+        random = draw(num_actions, rng, t >= length)
+        if not length:
+            return random
         return np.where(t < length, plans[episode, np.minimum(t, length - 1)], random)
 
     return act

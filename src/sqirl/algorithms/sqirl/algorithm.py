@@ -52,7 +52,7 @@ class SQIRL(IteratedAlgorithm):
     :param batch_size: transitions in a minibatch
     :param n_epochs: epochs of every iteration; one epoch has m·T samples from the buffer
     :param loss_smoothing: how slowly the average of each loss forgets (0.99: about 100 gradient steps)
-    :param horizon: timesteps of an episode; taken from the env where it tells, else learning lasts as long as its budget
+    :param horizon: timesteps of an episode; the env's own if None; without one, learning lasts as long as its budget
     :param live: play the game of an id even where its table is stored
     :param policy_kwargs: arguments of the policy, such as `net_arch` or `features_extractor_class`
     :param stats_window_size: episodes over which the logged means are taken

@@ -1,0 +1,301 @@
+"""The protocol: presets, sweeps, the search on imaginary algorithms, what a sweep costs, and theory against practice."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqirl.algorithms.registry import DQN, GORP, PPO, SQIRL, algorithms
+from sqirl.analysis.analyze import analyze
+from sqirl.analysis.bounds import Instance, gorp_bound
+from sqirl.envs.description import describe
+from sqirl.errors import SqirlError, WorkFailed
+from sqirl.experiments import calibration, theory
+from sqirl.experiments.calibration import Preview, preview
+from sqirl.experiments.protocol import check_k, planned_run
+from sqirl.experiments.scheduler import Scheduler, run_sweep
+from sqirl.experiments.search import Cost, Finding, search
+from sqirl.experiments.sweeps import Sweep, check_sweep, named_sweep, narrowed
+from sqirl.mdp.tabular import TabularMDP
+from sqirl.runs.config import RunConfig
+from sqirl.runs.record import Point, RunRecord
+from test_fit import trap
+from test_sweep import conduct, solved_from
+
+EMPTY = "BRIDGE/MiniGrid-Empty-5x5-v0"
+
+# One run -------------------------------------------------------------------------------------------------------------
+
+#: env -> (timesteps, interval, episodes of an evaluation, presets of SQIRL, GORP, PPO, DQN): appendix C of the paper
+PRESETS = {
+    "BRIDGE/freeway_10_fs30-Sticky-v0": (5_000_000, 10_000, 100, (1, 100), (1, 100), 128, 500_000),
+    "BRIDGE/maze_easy_l0_30_fs1-v0": (5_000_000, 10_000, 100, (1, 100), (1, 100), 128, 500_000),
+    EMPTY: (5_000_000, 10_000, 100, (1, 100), (1, 100), 128, 500_000),
+    "PongNoFrameskip-v4": (10_000_000, 100_000, 20, (1, 10), (1, 3), 128, 1_000_000),
+    "SeaquestNoFrameskip-v4": (10_000_000, 100_000, 20, (1, 10), (1, 1), 128, 1_000_000),
+    "CartPole-v1": (5_000_000, 10_000, 100, (1, 100), (1, 100), 128, 500_000),
+}
+
+
+@pytest.mark.parametrize("env", PRESETS)
+def test_the_presets_of_every_suite(env: str) -> None:
+    timesteps, every, episodes, sqirl, gorp, rollout, epsilon_steps = PRESETS[env]
+    options = {
+        SQIRL: dict(zip("km", sqirl, strict=True)), GORP: dict(zip("km", gorp, strict=True)), PPO: {"rollout": rollout},
+        DQN: {"epsilon_steps": epsilon_steps},
+    }  # fmt: skip
+    for spec in algorithms():
+        config = planned_run(spec.name, env, seed=3)
+        assert (config.timesteps, config.eval_every, config.eval_episodes) == (timesteps, every, episodes)
+        assert config.chosen == options[spec] and config.env_id == env and config.seed == 3 and not config.live
+        assert config.stop == "exact" and planned_run(spec.name, env, keep_going=True).stop == "never"
+
+
+def test_what_is_asked_for_goes_before_the_presets() -> None:
+    config = planned_run("sqirl", EMPTY, timesteps=7, live=True, options={"k": 4, "m": None})
+    assert config.chosen == {"k": 4, "m": 100} and config.timesteps == 7 and config.live
+    assert planned_run("dqn", describe(EMPTY), options={"epsilon_steps": 9}).chosen == {"epsilon_steps": 9}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (("sqirl", {"options": {"k": 101}}), f"k = 101 is more than the 100 steps of an episode of {EMPTY}"),
+        (("sqirl", {"options": {"m": -4}}), "m = -4 is below 1"),
+        (("ppo", {"options": {"rollout": 0}}), "rollout = 0 is below 1"),
+        (("ppo", {"options": {"m": 3}}), "ppo has no option m; it has rollout"),
+        (("a2c", {}), "unknown algorithm 'a2c'"),
+        (("gorp", {"timesteps": 0}), "timesteps = 0 is below 1"),
+        (("gorp", {"timesteps": -5}), "timesteps = -5 is below 1"),
+    ],
+)
+def test_wrong_values_are_refused_before_torch_is_loaded(call: tuple[str, dict], words: str) -> None:
+    name, arguments = call
+    with pytest.raises(SqirlError, match=words):
+        planned_run(name, EMPTY, **arguments)
+
+
+def test_k_is_checked_where_the_length_of_episodes_is_fixed() -> None:
+    check_k(describe(EMPTY), 100)
+    check_k(describe(EMPTY), None)
+    check_k(describe("CartPole-v1"), 10_000)  # its limit of 500 steps is no horizon of a game
+    with pytest.raises(SqirlError, match="more than the 10 steps"):
+        check_k(describe("BRIDGE/freeway_10_fs30-Sticky-v0"), 11)
+
+
+# Sweeps --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_replaces_the_values_that_it_names() -> None:
+    sweep = Sweep("s", (EMPTY,), seeds=5, baseline_seeds=2, values={"k": (3,), "rollout": (64,)})
+    assert sweep.values_of(SQIRL) == {"k": (3,), "m": (1,)} == sweep.values_of(GORP)
+    assert sweep.values_of(PPO) == {"rollout": (64,)} and sweep.values_of(DQN) == {"epsilon_steps": (500_000, 5_000_000)}
+    assert [list(sweep.seeds_of(spec)) for spec in (SQIRL, PPO)] == [[0, 1, 2, 3, 4], [0, 1]]
+    assert sweep.seeds_of(DQN) == range(2) and replace(sweep, baseline_seeds=0).seeds_of(DQN) == range(5)
+
+
+def test_a_sweep_is_narrowed_by_what_is_given() -> None:
+    sweep = named_sweep("easy")
+    assert narrowed(sweep) == sweep == narrowed(sweep, envs=None, algorithms=[], seeds=None, timesteps=None)
+    small = narrowed(sweep, envs=[EMPTY], algorithms=["gorp"], seeds=2, timesteps=900)
+    assert (small.envs, small.algorithms, small.seeds, small.timesteps) == ((EMPTY,), ("gorp",), 2, 900)
+    assert small.values == sweep.values and small.baseline_seeds == sweep.baseline_seeds
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"envs": ["BRIDGE/MiniGrid-Nowhere-v0"]}, "Nowhere"),
+        ({"algorithms": ["a2c"]}, "unknown algorithm 'a2c'"),
+        ({"seeds": 0}, "seeds = 0 is not a whole number"),
+        ({"timesteps": 2.5}, "timesteps = 2.5 is not a whole number"),
+        ({"baseline_seeds": True}, "baseline_seeds = True"),
+        ({"name": 3}, "name = 3 is not a text"),
+        ({"search": "yes"}, "search = 'yes' is neither true nor false"),
+        ({"values": {"k": (0,)}}, r"ks = \[0\] is not a list of whole numbers of at least 1"),
+        ({"values": {"m": ()}}, r"smallest_m = \[\] is not a list"),
+        ({"values": {"k": (200, 300)}}, "k = 200 is more than the 100 steps"),
+        ({"values": {"ks": (1, 2)}}, "no algorithm has an option ks; there are k, m, rollout, epsilon_steps"),
+    ],
+)
+def test_a_sweep_that_makes_no_sense_is_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(SqirlError, match=words):
+        narrowed(Sweep("s", (EMPTY,)), **changes)
+
+
+def test_the_named_sweeps_make_sense() -> None:
+    for name in ("smoke", "easy", "bridge", "atari-long"):
+        check_sweep(replace(named_sweep(name), envs=named_sweep(name).envs[:3]))
+    long = named_sweep("atari-long")
+    assert not long.search and long.values == {"rollout": (128,), "epsilon_steps": (1_000_000,)}
+    first = next(search(long, long.envs[1], "gorp"))
+    assert [config.chosen for config in first] == [{"k": 3, "m": 1}] * 5  # the paper's, which no values replace
+
+
+# The search ----------------------------------------------------------------------------------------------------------
+
+
+@given(threshold=st.integers(1, 400), smallest=st.sampled_from([1, 2, 5, 64]), seeds=st.integers(1, 3))
+def test_the_search_finds_the_smallest_m_within_a_half(threshold: int, smallest: int, seeds: int) -> None:
+    """An algorithm that solves from a threshold on: the m that is found solves, and one of two thirds of it does not."""
+    sweep = Sweep("s", (EMPTY,), ("sqirl",), seeds=seeds, values={"k": (1,), "m": (smallest,)}, timesteps=10**8)
+    finding, asked = conduct(search(sweep, EMPTY, "sqirl"), solved_from(threshold, 10_000))
+    found = finding.best[0].chosen["m"]
+    assert found >= threshold and finding.steps == 10_000 * found
+    assert found <= max(1.5 * (threshold - 1), threshold)
+    tried = [config.chosen["m"] for config in asked if config.seed == 0]
+    assert len(tried) == len(set(tried)) <= 2 * math.log2(max(threshold, smallest)) + 4 and len(asked) == seeds * len(tried)
+    failed = [m for m in tried if m < threshold]
+    assert all(m > max(failed, default=0) for m in tried[len(failed) and tried.index(max(failed)) :][1:])
+
+
+@given(thresholds=st.lists(st.integers(1, 60), min_size=2, max_size=4), costs=st.lists(st.integers(1, 5), min_size=4, max_size=4))
+def test_of_several_k_the_cheapest_wins(thresholds: list[int], costs: list[int]) -> None:
+    """No setting that was tried is better, and no k could have won with its threshold by a third."""
+    ks = tuple(range(1, len(thresholds) + 1))
+    sweep = Sweep("s", (EMPTY,), ("sqirl",), seeds=1, values={"k": ks, "m": (1,)}, timesteps=10**7)
+
+    def answer(config: RunConfig) -> RunRecord:
+        k, m = config.chosen["k"], config.chosen["m"]
+        steps = 10_000 * costs[k - 1] * m
+        solved = m >= thresholds[k - 1] and steps <= config.timesteps
+        return RunRecord(config, (Point(steps, float(solved)),), steps=config.timesteps, optimal_return=1.0)
+
+    finding, asked = conduct(search(sweep, EMPTY, "sqirl"), answer)
+    records = {config: answer(replace(config, timesteps=10**7)) for config in asked}
+    assert finding.steps == min(r.complexity for r in records.values() if r.complexity is not None)
+    assert finding.steps <= 1.5 * min(10_000 * c * t for c, t in zip(costs, thresholds, strict=False))
+    assert finding.best[0].chosen["m"] >= thresholds[finding.best[0].chosen["k"] - 1] and finding.error is None
+
+
+def test_all_values_of_a_baseline_are_tried_once() -> None:
+    sweep = Sweep("s", (EMPTY,), ("dqn",), seeds=3, values={"epsilon_steps": (100, 200, 300)}, timesteps=50_000)
+
+    def answer(config: RunConfig) -> RunRecord:
+        solved = config.chosen["epsilon_steps"] == 200 and config.seed != 1
+        return RunRecord(config, (Point(30_000, 1.0 if solved else 0.2),), steps=50_000, optimal_return=1.0)
+
+    finding, asked = conduct(search(sweep, EMPTY, "dqn"), answer)
+    assert len(asked) == 9 == finding.num_runs == len(set(asked)) and all(config.stop == "mean" for config in asked)
+    assert finding.steps == 30_000 and {config.chosen["epsilon_steps"] for config in finding.best} == {200}
+    assert str(finding) == f"{EMPTY} dqn: 30,000 steps with epsilon_steps=200 (9 runs)"
+    assert finding.to_dict() == {
+        "env_id": EMPTY, "algorithm": "dqn", "steps": 30_000, "runs": 9, "epsilon_steps": 200
+    }  # fmt: skip
+
+
+def test_a_finding_without_runs_can_be_shown() -> None:
+    finding = Finding(EMPTY, "gorp", None, (), 1, "no memory")
+    assert str(finding) == f"{EMPTY} gorp: not solved, a run failed: no memory (1 run)"
+    assert finding.to_dict() == {"env_id": EMPTY, "algorithm": "gorp", "steps": None, "runs": 1}
+
+
+def test_the_cost_of_an_iteration() -> None:
+    cost = Cost(describe(EMPTY), GORP)  # 100 steps, three actions
+    assert cost.of_an_iteration({"k": 2, "m": 5}) == 5 * 9 * 10  # at first a tenth of the horizon
+    config = RunConfig("gorp", EMPTY, options={"k": 1, "m": 4}, timesteps=10**6)
+    cost.learn([RunRecord(config, steps=10**6), RunRecord(config, steps=10, error="failed")])
+    assert cost.episode == 10  # a run that spent its budget, or failed, shows nothing
+    cost.learn([RunRecord(config, steps=100 * 12 * 60)])  # 60 steps in each of its 12 episodes in 100 iterations
+    assert cost.episode == 30
+    cost.learn([RunRecord(config, steps=100 * 12 * 2)])
+    assert cost.episode == 30
+    assert Cost(describe("CartPole-v1"), SQIRL).of_an_iteration({"k": 1, "m": 7}) == 7
+
+
+# What a sweep costs --------------------------------------------------------------------------------------------------
+
+
+def test_the_preview_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "_calibrate", lambda config, device: (50.0 if config.algorithm == "ppo" else 200.0, 3e9))
+    sweep = Sweep("s", (EMPTY, "BRIDGE/alien_10_fs30-Sticky-v0"), ("sqirl", "ppo"), seeds=2, timesteps=7200, values={"m": (3,)})
+    found = preview(sweep)
+    sqirl_steps = 2 * (7200 + 3 * 10**2)  # T² · m of the game of 10 steps is less than the budget
+    ppo_steps = 2 * 2 * 2 * 7200  # two rollouts
+    assert (found.searches, found.first_runs, found.most_steps) == (4, 2 + 2 + 4 + 4, sqirl_steps + ppo_steps)
+    assert found.hours == pytest.approx((sqirl_steps / 200 + ppo_steps / 50) / 3600) and found.memory_gb == 3.0
+    assert found.live == ("BRIDGE/alien_10_fs30-Sticky-v0",) and found.speeds.keys() == {
+        "sqirl on MiniGrid", "sqirl on Atari", "ppo on MiniGrid", "ppo on Atari"
+    }  # fmt: skip
+    assert "1 environments have no table and are played live" in str(found) and "50 steps/s" in str(found)
+    assert "no table" not in str(replace(found, live=())) and " …" in str(replace(found, live=tuple("abcd")))
+    assert isinstance(found, Preview) and preview(replace(sweep, live=True)).live == sweep.envs
+
+
+def test_a_sweep_stops_at_its_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scheduler, "_start", lambda self, config: Future())  # a run that never ends
+    told = []
+    sweep = Sweep("s", (EMPTY,), ("gorp",), seeds=3, values={"k": (1,), "m": (2,)})
+    with pytest.raises(WorkFailed, match="the time limit is reached; the same command goes on"):
+        run_sweep(sweep, folder=tmp_path, jobs=1, time_limit=0.0, progress=told.append)
+    assert (told[-1].searches, told[-1].searches_done, told[-1].runs_done, told[-1].running) == (1, 0, 0, 2)
+
+
+# Theory against practice ---------------------------------------------------------------------------------------------
+
+
+def two_steps() -> TabularMDP:
+    """The right action of two pays at once, then once more."""
+    return TabularMDP.deterministic([[1, 1], [-1, -1]], [[0.0, 1.0], [0.0, 1.0]], horizon=2, name="two")
+
+
+@pytest.fixture
+def tiny_archive(monkeypatch: pytest.MonkeyPatch) -> dict[str, TabularMDP]:
+    mdps = {"two": two_steps(), "two sticky": two_steps().sticky(0.25), "trap": trap()}
+    monkeypatch.setattr(theory, "archived_analyses", lambda: {name: analyze(mdp) for name, mdp in mdps.items()})
+    monkeypatch.setattr(theory, "stored_mdp", mdps.get)
+    return mdps
+
+
+def test_theory_points_are_the_smallest_m_and_the_bound(tiny_archive: dict[str, TabularMDP]) -> None:
+    points = theory.theory_points()
+    assert [(point.algorithm, point.env_id) for point in points] == sorted(
+        ((point.algorithm, point.env_id) for point in points),
+        key=lambda key: (key[0], next(p.bound for p in points if (p.algorithm, p.env_id) == key)),
+    )
+    assert {(point.algorithm, point.env_id) for point in points} == {
+        ("gorp", "two"), ("gorp", "trap"), ("sqirl", "two"), ("sqirl", "two sticky"), ("sqirl", "trap")
+    }  # fmt: skip
+    assert all(0 < point.steps < point.bound for point in points)
+    analysis = analyze(tiny_archive["two"])
+    [gorp] = [point for point in points if (point.algorithm, point.env_id) == ("gorp", "two")]
+    assert gorp.bound == gorp_bound(Instance(1, 2, 2, analysis.gaps[0])) and gorp.steps % (2 * 2 * 2 * 8) == 0
+    [trapped] = [point for point in points if (point.algorithm, point.env_id) == ("sqirl", "trap")]
+    assert trapped.bound == analyze(tiny_archive["trap"]).bounds.sqirl  # with k = 2, the smallest that is solvable
+
+
+def test_what_is_too_large_or_not_stored_has_no_point(tiny_archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theory, "MAX_K", 1)
+    assert {point.env_id for point in theory.theory_points()} == {"two", "two sticky"}
+    del tiny_archive["two sticky"]
+    tiny_archive["elsewhere"] = two_steps()
+    monkeypatch.setattr(theory, "stored_mdp", {"two": two_steps()}.get)
+    assert {point.env_id for point in theory.theory_points()} == {"two"}
+    monkeypatch.setattr(theory, "SMALL_POWER", 1.0)
+    assert theory.theory_points() == []
+
+
+def test_an_m_that_is_never_enough_gives_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    class Poor:
+        num_steps = 1
+
+        def true_return(self, mdp: TabularMDP) -> float:
+            return 0.0
+
+    def fit(m: int, seed: int) -> Poor:
+        asked.append((m, seed))
+        return Poor()
+
+    monkeypatch.setattr(theory, "LARGEST_M", 40)
+    assert theory._steps_needed(two_steps(), analyze(two_steps()), fit) is None
+    assert asked == [(m, seed) for m in (8, 16, 32) for seed in range(3)]
+    assert np.isfinite(analyze(two_steps()).bounds.sqirl)
