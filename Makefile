@@ -1,13 +1,20 @@
-# sqirl: `make demo` to see it, `make test` to trust it.
+# `make demo` shows what sqirl does, `make test` runs the tests, `make check` is what every change must pass.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test test-slow check bench browser docs data clean
+.PHONY: demo check lint test test-slow bench browser docs data clean
 
 demo: $(VENV)/installed
 	@$(BIN)/python scripts/demo.py
+
+check: lint test
+
+lint: $(VENV)/installed
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
 
 test: $(VENV)/installed browser
 	@$(BIN)/python -m pytest -n 2
@@ -15,19 +22,16 @@ test: $(VENV)/installed browser
 test-slow: $(VENV)/installed
 	@$(BIN)/python -m pytest -n 2 -m slow
 
-check: $(VENV)/installed
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/python -m pytest -n 2
-
 bench: $(VENV)/installed
 	@$(PIP) install -c constraints.txt -e '.[bench]'
 	@$(BIN)/python -W ignore benchmarks/bench_analysis.py
 	@$(BIN)/python -W ignore benchmarks/bench_build.py
 	@$(BIN)/python -W ignore benchmarks/bench_train.py
 
-# The browser that one test looks at the report with; where it cannot be had, that test is skipped and says so
+# Chromium for the tests that open the report in a browser; where it cannot be installed, these tests are skipped
 browser:
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
-	  apt-get install -y -qq chromium >/dev/null 2>&1; } || echo "no Chromium here: the browser test will be skipped"
+	  apt-get install -y -qq chromium >/dev/null 2>&1; } || echo "no Chromium here: the browser tests will be skipped"
 
 docs: $(VENV)/installed
 	@SQIRL_HOME=$(VENV)/no-builds $(BIN)/sqirl envs --markdown > docs/bridge.md
@@ -36,13 +40,13 @@ docs: $(VENV)/installed
 data: $(VENV)/installed
 	@$(BIN)/python -W ignore scripts/make_data.py --time-limit 600 minigrid atari procgen
 
-# The marker is written last, so an interrupted install is done again
+# The marker is written last, so an interrupted install is done again. Procgen has wheels for Linux and Python 3.11 and 3.12 only
 $(VENV)/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV); }
 	@echo "installing sqirl into $(VENV)"
-	@$(PIP) install -c constraints.txt torch==2.13.0  # first and by this name: anything else may bring CUDA
+	@$(PIP) install -c constraints.txt torch==2.13.0  # first and by this name: any other request may bring CUDA
 	@$(PIP) install -c constraints.txt -e '.[dev]'
-	@$(PIP) install --no-deps 'procgen-mirror>=0.10.7'
+	@$(PIP) install --no-deps 'procgen-mirror>=0.10.7; sys_platform == "linux" and python_version < "3.13"'
 	@touch $@
 
 clean:

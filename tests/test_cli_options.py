@@ -53,7 +53,11 @@ def test_options_reach_the_command_by_name() -> None:
 
 def test_an_option_that_is_registered_is_an_option_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     class Spec(type(registry.PPO)):
-        name, label, options = "fifth", "Fifth", (Option("breadth_first", "how broad", (1,)), Option("m", "other", (2,)))
+        name, label, options = (
+            "fifth",
+            "Fifth",
+            (Option("breadth_first", "how broad", (1,)), Option("m", "other", (2,))),
+        )
 
     monkeypatch.setitem(registry._registry, "fifth", Spec())
     app, called = command_with_options()
@@ -116,7 +120,7 @@ def test_all_ways_to_write_a_number_of_steps(steps: int) -> None:
     assert [parse_steps(way) for way in ways] == [steps] * 6
 
 
-@pytest.mark.parametrize("text", ["", "k", "M", "5m", "5 M", "five", "0x10", "1,000"])
+@pytest.mark.parametrize("text", ["", "k", "M", "5m", "five", "0x10", "1,000"])
 def test_what_is_no_number_of_steps(text: str) -> None:
     with pytest.raises(SqirlError, match=f"'{text}' is no number of steps; write 5000000"):
         parse_steps(text)

@@ -31,7 +31,9 @@ def deep_gorp(table: Table, *, seed: int = 0, **arguments: int) -> GORP:
 
 def best_sequence(mdp: TabularMDP) -> tuple[float, list[int]]:
     """The highest return over all sequences, and the first sequence that has it."""
-    found = [(played_by_hand(mdp, plan)[0], plan) for plan in itertools.product(range(mdp.num_actions), repeat=mdp.horizon)]
+    found = [
+        (played_by_hand(mdp, plan)[0], plan) for plan in itertools.product(range(mdp.num_actions), repeat=mdp.horizon)
+    ]
     best = max(total for total, _ in found)
     return best, list(next(plan for total, plan in found if total == best))
 
@@ -78,7 +80,9 @@ def test_the_number_of_lanes_does_not_change_what_is_found(lanes: int) -> None:
     fitted = fit_gorp(TablePlayer(mdp, max_lanes=lanes), k=4, m=1)
     assert fitted.policy.actions == plan and fitted.true_return(mdp) == best
     assert fitted.num_steps == sum(
-        played_by_hand(mdp, [*plan[:i], *rest])[1] for i in range(4) for rest in itertools.product(range(3), repeat=4 - i)
+        played_by_hand(mdp, [*plan[:i], *rest])[1]
+        for i in range(4)
+        for rest in itertools.product(range(3), repeat=4 - i)
     )
 
 

@@ -38,7 +38,9 @@ def seeded(number: int = 0) -> np.random.Generator:
 # The table player ----------------------------------------------------------------------------------------------------
 
 
-@given(example=deterministic(max_horizon=4), seed=SEEDS, max_lanes=st.sampled_from([1, 2, 3, 5, 99]), table=st.booleans())
+@given(
+    example=deterministic(max_horizon=4), seed=SEEDS, max_lanes=st.sampled_from([1, 2, 3, 5, 99]), table=st.booleans()
+)
 def test_episodes_are_dealt_to_lanes_and_come_back_in_order(
     example: Example, seed: int, max_lanes: int, table: bool
 ) -> None:
@@ -254,9 +256,7 @@ class Serial(gym.Env):
 def test_only_frames_that_are_learned_from_are_kept(first: int, kept: int) -> None:
     """Three episodes of five steps. The very first frame is always kept."""
     player = as_player(Serial(), episodes=3, horizon=5)
-    played = play_episodes(
-        player, lambda t, keys, episode: np.zeros(1, int), 3, np.random.SeedSequence(0), first=first
-    )
+    played = play_episodes(player, lambda t, keys, episode: np.zeros(1, int), 3, np.random.SeedSequence(0), first=first)
     assert player.memory.count == kept
     steps = played.since(first)
     if first:

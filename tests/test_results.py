@@ -81,9 +81,16 @@ def test_without_a_solution_the_best_return_wins() -> None:
     assert found.setting == "k=2 m=10" and found.best_return == 0.6
 
 
-@given(groups=st.lists(st.lists(st.none() | st.sampled_from([20_000, 40_000, 90_000]), min_size=3, max_size=3), min_size=1, max_size=5))
+@given(
+    groups=st.lists(
+        st.lists(st.none() | st.sampled_from([20_000, 40_000, 90_000]), min_size=3, max_size=3), min_size=1, max_size=5
+    )
+)
 def test_the_best_setting_is_the_first_by_median(groups: list[list[int | None]]) -> None:
-    settings = [[record(seed, at, options={"k": 1, "m": m + 1}) for seed, at in enumerate(group)] for m, group in enumerate(groups)]
+    settings = [
+        [record(seed, at, options={"k": 1, "m": m + 1}) for seed, at in enumerate(group)]
+        for m, group in enumerate(groups)
+    ]
     found = outcomes([run for setting in settings for run in setting])[FREEWAY, "sqirl"]
     medians = [sorted(math.inf if at is None else at for at in group)[1] for group in groups]
     assert (math.inf if found.complexity is None else found.complexity) == min(medians)
@@ -92,7 +99,9 @@ def test_the_best_setting_is_the_first_by_median(groups: list[list[int | None]])
 
 
 def test_tables_of_ours_and_of_the_paper() -> None:
-    found = outcomes([record(0, 20_000), record(0, None, env=MAZE, name="ppo"), record(0, 20_000, env="CartPole-v1", name="ppo")])
+    found = outcomes(
+        [record(0, 20_000), record(0, None, env=MAZE, name="ppo"), record(0, 20_000, env="CartPole-v1", name="ppo")]
+    )
     tables = our_tables(found)
     assert tables == {"sqirl": {FREEWAY: 20_000}, "gorp": {}, "ppo": {MAZE: None}, "dqn": {}}
     assert found["CartPole-v1", "ppo"].suite.label == "own env" and found[MAZE, "ppo"].suite.label == "Procgen"
@@ -137,7 +146,9 @@ def test_every_environment_is_counted_once(a: dict[str, float | None], b: dict[s
     assert (found.correlation is None) == (found.median_ratio is None) == (found.both < 2)
     ratios = [a[env] / b[env] for env in a if a[env] is not None and b.get(env) is not None]
     if found.median_ratio is not None:
-        assert found.median_ratio.value == pytest.approx(plain.median(ratios)) and found.median_ratio.count == len(ratios)
+        assert found.median_ratio.value == pytest.approx(plain.median(ratios)) and found.median_ratio.count == len(
+            ratios
+        )
         assert found.median_ratio.low <= found.median_ratio.high
 
 
@@ -164,9 +175,7 @@ def test_a_constant_table_has_no_correlation() -> None:
 @given(ours=TABLES, paper=TABLES, factor=st.sampled_from([1.0, 2.0, 3.0]))
 def test_environments_within_a_factor_of_the_paper(ours, paper, factor: float) -> None:
     expected = [
-        env
-        for env in ours
-        if ours[env] is not None and paper.get(env) is not None and ours[env] <= factor * paper[env]
+        env for env in ours if ours[env] is not None and paper.get(env) is not None and ours[env] <= factor * paper[env]
     ]
     assert num_within(ours, paper, factor) == len(expected)
 

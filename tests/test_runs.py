@@ -82,7 +82,9 @@ def test_the_name_of_a_run_does_not_change(name: str) -> None:
 def test_an_option_of_another_algorithm_is_refused(name: str) -> None:
     plain = RunConfig(name, EMPTY).to_dict()
     foreign = "rollout" if name != "ppo" else "k"
-    with pytest.raises(ValueError, match=f"{name} has no option {foreign}, nonsense|{name} has no option nonsense, {foreign}"):
+    with pytest.raises(
+        ValueError, match=f"{name} has no option {foreign}, nonsense|{name} has no option nonsense, {foreign}"
+    ):
         RunConfig.from_dict({**plain, foreign: 3, "nonsense": 1})
     with pytest.raises(SqirlError, match="unknown algorithm 'a2c'"):
         RunConfig.from_dict({**plain, "algorithm": "a2c"})
@@ -197,7 +199,7 @@ def test_the_last_of_equal_records_counts(tmp_path: Path, monkeypatch: pytest.Mo
     assert gather_records(both, shipped=False) == [second] and gather_records() == [shipped, other]
     RecordStore(store.default_folder()).put(first)
     assert gather_records() == [first, other]
-    with pytest.raises(SqirlError, match="no folder '.*/none' of records"):
+    with pytest.raises(SqirlError, match=r"no folder '.*/none' of records"):
         gather_records([tmp_path / "a", tmp_path / "none"])
 
 
@@ -361,7 +363,9 @@ def test_a_run_that_does_not_fit_is_refused(name: str, models, monkeypatch: pyte
     monkeypatch.setattr(memory, "available_memory", lambda: int(need / memory.SHARE) + 10)
     assert memory.check_memory(spec, model, 10**6).total == need
     monkeypatch.setattr(memory, "available_memory", lambda: int(need / memory.SHARE) - 10)
-    with pytest.raises(SqirlError, match=r"would need 0\.\d GB \(Python and torch 0\.5.*\), but 0\.\d GB are free; take"):
+    with pytest.raises(
+        SqirlError, match=r"would need 0\.\d GB \(Python and torch 0\.5.*\), but 0\.\d GB are free; take"
+    ):
         memory.check_memory(spec, model, 10**6)
     monkeypatch.setattr(memory, "available_memory", lambda: None)  # a system that does not say
     assert memory.check_memory(spec, model, 10**6).total == need

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sqirl.mdp.build import build_mdp
     from sqirl.mdp.tabular import TabularMDP
 
+__version__ = "0.2.0"
+
 _HOMES = {
     "GORP": "sqirl.algorithms.gorp.algorithm",
     "SQIRL": "sqirl.algorithms.sqirl.algorithm",
@@ -32,7 +34,9 @@ _HOMES = {
     "make_env": "sqirl.envs.registration",
 }
 
-__all__ = ["GORP", "SQIRL", "Analysis", "TabularMDP", "analyze", "build_mdp", "fit_gorp", "fit_sqirl", "make_env"]
+__all__ = [
+    "GORP", "SQIRL", "Analysis", "TabularMDP", "__version__", "analyze", "build_mdp", "fit_gorp", "fit_sqirl", "make_env",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

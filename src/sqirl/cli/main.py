@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
-from importlib.metadata import version
 from typing import Annotated, Any, NoReturn
 
 import typer
 
+from sqirl import __version__
 from sqirl.cli import analyze, build, check, doctor, envs, report, screens, sweep, train
 from sqirl.errors import SqirlError
 
@@ -32,7 +32,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"sqirl {version('sqirl')}")
+        print(f"sqirl {__version__}")
         raise typer.Exit
 
 

@@ -134,12 +134,7 @@ def check_sweep(sweep: Sweep) -> None:
             raise SqirlError(f"{name} = {getattr(sweep, name)!r} is not a whole number of at least 1")
     if sweep.baseline_seeds != 0 and not _is_count(sweep.baseline_seeds):
         raise SqirlError(f"baseline_seeds = {sweep.baseline_seeds!r} is not a whole number of at least 0")
-    known = all_options()
-    for name, values in sweep.values.items():
-        if name not in known:
-            raise SqirlError(f"no algorithm has an option {name}; there are {', '.join(known)}")
-        if not values or not all(map(_is_count, values)):
-            raise SqirlError(f"{known[name].sweep_key} = {list(values)!r} is not a list of whole numbers of at least 1")
+    _check_values(sweep.values)
     for name in ("search", "live"):
         if not isinstance(getattr(sweep, name), bool):
             raise SqirlError(f"{name} = {getattr(sweep, name)!r} is neither true nor false")
@@ -153,6 +148,15 @@ def check_sweep(sweep: Sweep) -> None:
     ks = [k for spec in specs for k in sweep.values_of(spec).get("k", ())]
     for env in sweep.envs:
         check_k(describe(env), min(ks, default=None))
+
+
+def _check_values(tried: Mapping[str, tuple[int, ...]]) -> None:
+    known = all_options()
+    for name, values in tried.items():
+        if name not in known:
+            raise SqirlError(f"no algorithm has an option {name}; there are {', '.join(known)}")
+        if not values or not all(map(_is_count, values)):
+            raise SqirlError(f"{known[name].sweep_key} = {list(values)!r} is not a list of whole numbers of at least 1")
 
 
 def _is_count(value: object) -> bool:

@@ -9,10 +9,9 @@ import torch as th
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sqirl.algorithms.spec import AlgorithmSpec
-from sqirl.algorithms.sqirl.checkpoint import PICKLE_PROTOCOL
 from sqirl.errors import WorkFailed
 from sqirl.runs.record import Point
-from sqirl.runtime.files import write_atomically
+from sqirl.runtime.files import PICKLE_PROTOCOL, write_atomically
 
 
 def save(path: Path, spec: AlgorithmSpec, model: BaseAlgorithm, curve: list[Point], seconds: float) -> None:

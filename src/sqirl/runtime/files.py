@@ -10,6 +10,9 @@ from typing import BinaryIO
 
 from sqirl.errors import SqirlError
 
+#: The pickle protocol of checkpoints: torch's default cannot write strings of more than 4 GiB.
+PICKLE_PROTOCOL = 4
+
 
 def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
     """Write `content` (or let it write itself, if it is large) to `path`; a reader or a crash never sees half of it."""

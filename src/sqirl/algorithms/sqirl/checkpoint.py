@@ -9,13 +9,10 @@ import torch as th
 
 from sqirl.errors import SqirlError
 from sqirl.play.live import FrameMemory, LivePlayer
-from sqirl.runtime.files import write_atomically
+from sqirl.runtime.files import PICKLE_PROTOCOL, write_atomically
 
 if TYPE_CHECKING:
     from sqirl.algorithms.sqirl.algorithm import SQIRL
-
-#: torch's default protocol cannot write strings of more than 4 GiB.
-PICKLE_PROTOCOL = 4
 
 
 def save_checkpoint(model: SQIRL, path: Path) -> None:
