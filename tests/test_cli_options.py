@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -114,6 +114,7 @@ def test_wrong_seeds(text: str, words: str) -> None:
     assert f"'{text}'" in str(caught.value) and "\n" not in str(caught.value)
 
 
+@example(steps=1001)  # 1.001 * 1000 is a little less
 @given(steps=st.integers(1, 10**9))
 def test_all_ways_to_write_a_number_of_steps(steps: int) -> None:
     ways = [str(steps), f"{steps:_}", f"{steps}.0", f"{steps / 1000:.3f}k", f"{steps / 10**6:.6f}M", f"{steps:.12e}"]

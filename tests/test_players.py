@@ -154,6 +154,8 @@ def test_the_last_observation_of_an_episode_ends_with_a_blank_screen() -> None:
     env.step(np.zeros(2, int))
     _, _, ends, infos = env.step(np.zeros(2, int))
     assert ends.tolist() == [False, True] and infos[1]["episode"]["r"] == 1 + 2 + 2  # the horizon is an end
+    _, _, ends, infos = env.step(np.zeros(2, int))
+    assert ends.tolist() == [True, False] and infos[0]["episode"]["r"] == 1 + 2 + 2  # without the 7 of the one before
 
 
 def test_random_starts_come_with_their_probabilities() -> None:

@@ -97,7 +97,8 @@ def test_an_option_of_another_algorithm_is_refused(name: str) -> None:
 def records(draw: st.DrawFn) -> RunRecord:
     """Learning curves as runs make them: steps never decrease."""
     values = st.sampled_from([0.0, 0.5, 0.995, 1.0])
-    steps = sorted(draw(st.lists(st.integers(1, 400), min_size=0, max_size=8)))
+    some = st.integers(0, 400) | st.sampled_from([0, 99, 100, 101, 200, 300])  # also on the very step, and twice
+    steps = sorted(draw(st.lists(some, max_size=8)))
     curve = tuple(Point(at, draw(values), draw(st.none() | values)) for at in steps)
     config = draw(CONFIGS)
     optimal = draw(st.sampled_from([None, 0.5, 1.0]))
@@ -386,3 +387,9 @@ def test_every_algorithm_has_a_checkpoint_that_brings_a_model_back(tmp_path: Pat
         states = trained.policy.state_dict(), fresh.policy.state_dict()
         for name, value in states[0].items():
             assert not isinstance(value, th.Tensor) or th.equal(value, states[1][name])
+
+
+def test_the_summary_of_a_run_without_an_evaluation() -> None:
+    config = RunConfig("gorp", EMPTY, options={"k": 1, "m": 2})
+    assert RunRecord(config, error="no memory").summary.endswith(": failed: no memory")
+    assert RunRecord(config).summary.endswith(": not evaluated")

@@ -17,12 +17,14 @@ from pathlib import Path
 import pytest
 
 from sqirl.algorithms.registry import DQN, SQIRL
+from sqirl.envs.catalogue import lookup
 from sqirl.envs.description import describe
 from sqirl.errors import SqirlError
 from sqirl.experiments.scheduler import Scheduler
 from sqirl.experiments.search import promising_ks, search
-from sqirl.experiments.sweeps import Sweep, easy_envs, named_sweep, read_sweep
+from sqirl.experiments.sweeps import EASY_ENVS, Sweep, named_sweep, read_sweep
 from sqirl.experiments.worker import perform_task, task_of
+from sqirl.mdp.store import stored_mdp
 from sqirl.results.known_runs import KnownRuns
 from sqirl.runs import run as run_module
 from sqirl.runs.config import RunConfig
@@ -296,7 +298,9 @@ def test_shipped_runs_count_as_done(sqirl, tmp_path: Path, monkeypatch: pytest.M
 
 def test_named_sweeps() -> None:
     assert len(named_sweep("bridge").envs) == 155 and len(named_sweep("atari-long").envs) == 6
-    assert len(easy_envs()) >= 12 and "BRIDGE/freeway_10_fs30-Sticky-v0" in easy_envs()
+    assert len(EASY_ENVS) == 12 and all(stored_mdp(env) is not None for env in EASY_ENVS)
+    steps = [lookup(env).paper_steps["sqirl"] for env in EASY_ENVS]
+    assert steps == sorted(steps) and steps[-1] < 500_000
     assert named_sweep("easy").seeds_of(SQIRL) == range(5) and named_sweep("easy").seeds_of(DQN) == range(1)
 
 

@@ -37,7 +37,7 @@ class Witness:
         optimal = ", ".join(map(str, self.optimal_actions))
         steps = f"{self.t} step{'s' if self.t != 1 else ''}"
         return (
-            f"Greedy on Q^{self.k} fails: after {self.t} step{'s' * (self.t != 1)}, in state {self.state}{after}, it may take action {wrong} "
+            f"Greedy on Q^{self.k} fails: {steps} in, in state {self.state}{after}, it may take action {wrong} "
             f"(Q^{self.k} {self.q[wrong]:.6g}), but only {optimal} {'is' if len(self.optimal_actions) == 1 else 'are'} optimal: "
             f"it loses {f'{loss:.3g}' if loss > 0 else 'less than a rounding of the values'}.\n"
             f"  executed actions to get there: {' '.join(map(str, self.path)) or '(none)'}"

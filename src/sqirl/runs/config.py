@@ -69,7 +69,7 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RunConfig:
-        """The inverse of `to_dict`; an unknown algorithm or option is a ValueError."""
+        """The inverse of `to_dict`; an unknown option is a ValueError, an unknown algorithm a SqirlError."""
         own = {f.name for f in fields(cls)} - {"options"}
         options = {name: value for name, value in plain.items() if name not in own and value is not None}
         config = cls(**{name: value for name, value in plain.items() if name in own}, options=options)

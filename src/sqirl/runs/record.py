@@ -84,6 +84,8 @@ class RunRecord:
     @property
     def summary(self) -> str:
         """One line for people."""
+        if not self.curve:
+            return f"{self.config.label}: {f'failed: {self.error}' if self.error else 'not evaluated'}"
         last = self.curve[-1]
         exact = "" if last.exact is None else f" (true return {last.exact:.6g})"
         optimal = "" if self.optimal_return is None else f" of {self.optimal_return:.6g}"

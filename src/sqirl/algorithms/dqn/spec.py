@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from sqirl.algorithms.dqn.hyperparameters import PAPER, gradient_steps_of
 from sqirl.algorithms.sb3_spec import StableBaselinesSpec
 from sqirl.algorithms.spec import Option, Options
 from sqirl.envs.description import EnvDescription
@@ -47,20 +49,13 @@ class DQNSpec(StableBaselinesSpec):
         return channels_last_on_cpu(
             DQN(
                 env=env,
-                learning_starts=0,
-                buffer_size=100_000,
-                target_update_interval=8_000,
                 exploration_fraction=options["epsilon_steps"]
                 / timesteps,  # above 1: a short run ends before ε has decayed
-                exploration_final_eps=0.01,
-                batch_size=32,
-                train_freq=1,
-                # One gradient step for four env steps: with eight envs, two after every step of all of them
-                gradient_steps=max(1, env.num_envs // 4),
-                learning_rate=1e-4,
+                gradient_steps=gradient_steps_of(env.num_envs),
                 gamma=description.suite.discount,
                 seed=seed,
                 device=device,
+                **asdict(PAPER),
                 **replay_arguments(env),
                 **policy_arguments(description.suite.network),
             )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from sqirl.algorithms.ppo.hyperparameters import PAPER
 from sqirl.algorithms.sb3_spec import StableBaselinesSpec
 from sqirl.algorithms.spec import Option, Options
 from sqirl.envs.description import EnvDescription
@@ -41,16 +43,10 @@ class PPOSpec(StableBaselinesSpec):
             PPO(
                 env=env,
                 n_steps=options["rollout"],
-                batch_size=256,
-                n_epochs=4,
-                learning_rate=2.5e-4,
-                gae_lambda=0.95,
-                ent_coef=0.01,
-                clip_range=0.1,
-                vf_coef=0.5,
                 gamma=description.suite.discount,
                 seed=seed,
                 device=device,
+                **asdict(PAPER),
                 **policy_arguments(description.suite.network),
             )
         )

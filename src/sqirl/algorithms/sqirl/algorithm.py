@@ -17,6 +17,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sqirl.algorithms.iterated import IteratedAlgorithm, PlayEpisodes
 from sqirl.algorithms.sqirl.gradient_step import Batch, LossAverages, gradient_step
+from sqirl.algorithms.sqirl.hyperparameters import PAPER
 from sqirl.algorithms.sqirl.policy import SQIRLCnnPolicy, SQIRLPolicy
 from sqirl.algorithms.sqirl.replay import Replay, distinct_observations
 from sqirl.errors import SqirlError
@@ -73,12 +74,12 @@ class SQIRL(IteratedAlgorithm):
         *,
         k: int = 1,
         m: int = 100,
-        learning_rate: float | Schedule = 1e-4,
+        learning_rate: float | Schedule = PAPER.learning_rate,
         gamma: float = 1.0,
-        buffer_size: int = 1_000_000,
-        batch_size: int = 128,
-        n_epochs: int = 10,
-        loss_smoothing: float = 0.99,
+        buffer_size: int = PAPER.buffer_size,
+        batch_size: int = PAPER.batch_size,
+        n_epochs: int = PAPER.n_epochs,
+        loss_smoothing: float = PAPER.loss_smoothing,
         horizon: int | None = None,
         live: bool = False,
         policy_kwargs: dict[str, Any] | None = None,

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 import torch as th
 
 from sqirl.algorithms.networks import Population
-
-#: Losses below this count as this when a loss is divided by its average: a perfect fit must not blow up.
-LEAST_LOSS = 1e-10
+from sqirl.algorithms.sqirl.hyperparameters import LEAST_LOSS
 
 
 @dataclass(frozen=True, eq=False)
