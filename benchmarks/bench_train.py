@@ -1,4 +1,4 @@
-"""Learning: steps/s from the table, the live game and whole games, where the time of a deep SQIRL run goes, and peak memory.
+"""Learning: steps/s from the table, the live game and full-length games, the parts of a deep SQIRL run's time, peak memory.
 
 python benchmarks/bench_train.py [play] [whole] [freeway] [memory]
 """
@@ -56,7 +56,7 @@ def play() -> None:
 
 
 def whole() -> None:
-    """Steps per second of a whole game, eight of them at once, on one thread and on all."""
+    """Steps per second of a full-length game, eight of them at once, on one thread and on all."""
     for threads in (1, all_cores()):
         th.set_num_threads(threads)
         games, rng = full_atari_env("QbertNoFrameskip-v4", num_envs=8, seed=0), np.random.default_rng(0)

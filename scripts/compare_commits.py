@@ -46,7 +46,7 @@ TRAINED = (
     ("dqn", _MAZE, "--epsilon-steps", "400", "--timesteps", "300"),
     ("dqn", _FREEWAY, "--timesteps", "300"),
 )  # fmt: skip
-#: What a record says of the machine and of the time, and what only names the same run.
+#: Fields of a record that depend on the machine and on the time.
 NOT_COMPARED = ("seconds", "versions")
 
 
@@ -90,6 +90,7 @@ def facts(source: Path, folder: Path) -> dict[str, Any]:
             " ".join(run): _record(ask("train", *run, "--seeds", "1", "--keep-going", "--json")) for run in TRAINED
         },
         "resumed": resumed(ask),
+        "names of records": sorted(path.name for path in (folder / "home" / "runs").glob("*.json")),
         "envs": json.loads(ask("envs", "--json")),
         "tables": tables(ask, folder),
     }

@@ -44,7 +44,7 @@ def test_targets_and_losses_as_defined() -> None:
         for b in range(12):
             s, s_next, a = batch.place[0, b], batch.next_place[0, b], batch.actions[0, b]
             for j in range(K):
-                ahead = q[s_next, j - 1].max() if j and batch.goes_on[0, b] else 0.0
+                ahead = q[s_next, j - 1].max() if j and batch.continues[0, b] else 0.0
                 y = batch.returns[0, b] if j == 0 else batch.rewards[0, b] + gamma * ahead
                 expected[j] += (q[s, j, a] - y) ** 2 / 12
         assert th.allclose(core.losses(batch, population, gamma)[0], expected, atol=1e-6)
@@ -150,7 +150,7 @@ def test_distinct_observations_name_each_once() -> None:
     d = distinct_observations(samples, with_next=True)
     assert len(np.unique(d.keys, axis=0)) == len(d.keys) and d.place.max() < d.learned
     assert np.array_equal(d.keys[d.place], samples.keys)
-    assert np.array_equal(d.keys[d.next_place[samples.goes_on]], samples.next_keys[samples.goes_on])
+    assert np.array_equal(d.keys[d.next_place[samples.continues]], samples.next_keys[samples.continues])
     only = distinct_observations(samples, with_next=False)
     assert only.learned == len(only.keys) == d.learned and np.array_equal(only.keys[only.place], samples.keys)
 
@@ -189,4 +189,4 @@ def test_returns_to_go_stop_at_the_ends() -> None:
     )  # fmt: skip
     assert played.returns_to_go(0.5).ravel().tolist() == [2.0, 2.0, 4.0]
     stored = played.since(1)
-    assert stored.rewards.tolist() == [2.0] and stored.goes_on.tolist() == [False]
+    assert stored.rewards.tolist() == [2.0] and stored.continues.tolist() == [False]

@@ -1,6 +1,8 @@
-"""The description of an environment: for every suite, for whole games, and for a user's own env."""
+"""The description of an environment: for every suite, for full-length games, and for a user's own env."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -9,10 +11,10 @@ import pytest
 from envs_for_tests import Corridor, CorridorWithSnapshots
 from sqirl.envs import named
 from sqirl.envs.adapters import ToyText, WholeEnvCopies, as_game
-from sqirl.envs.atari import MINIMAL_ACTIONS, AtariGame, num_actions_of_rom, rom_of_full_game
+from sqirl.envs.atari import MINIMAL_ACTIONS, AtariGame, num_actions_of_rom, rom_of_full_length
 from sqirl.envs.catalogue import CatalogueRow, catalogue
 from sqirl.envs.check import check_env
-from sqirl.envs.description import describe, without_bookkeeping
+from sqirl.envs.description import describe, time_limit, without_bookkeeping
 from sqirl.envs.game_env import GameEnv
 from sqirl.envs.ids import EnvId, parse_id
 from sqirl.envs.minigrid import MiniGridGame
@@ -20,8 +22,10 @@ from sqirl.envs.named import named_env
 from sqirl.envs.procgen import ProcgenGame
 from sqirl.envs.registration import make_env
 from sqirl.envs.suites import ATARI, FULL_ATARI, MINIGRID, OWN, PROCGEN, SUITES, suite_of
-from sqirl.errors import InvalidMDP, UnknownEnv
+from sqirl.errors import InvalidMDP, UnknownEnv, WorkFailed
 from sqirl.mdp.build import build_mdp
+from sqirl.mdp.store import stored_mdp
+from sqirl.play.training_env import EPISODE_LIMIT, horizon_of, training_env
 
 ROWS = {str(row.env_id): row for row in catalogue()}
 PONG_GAME = "PongNoFrameskip-v4"
@@ -29,7 +33,7 @@ PONG_GAME = "PongNoFrameskip-v4"
 
 @pytest.fixture(scope="module", autouse=True)
 def ale_ids() -> None:
-    """Importing ale-py registers the ids of whole games."""
+    """Importing ale-py registers the ids of full-length games."""
     pytest.importorskip("ale_py")
 
 
@@ -43,7 +47,7 @@ def test_every_row_of_the_catalogue(row: CatalogueRow) -> None:
     assert sticky.horizon == plain.horizon == row.env_id.horizon
     assert (sticky.stickiness, plain.stickiness) == (0.25, 0.0)
     assert sticky.row is plain.row is row and sticky.reward_factor == row.reward_factor > 0
-    assert sticky.suite is SUITES[row.env_id.suite] and sticky.is_bridge and not sticky.is_full_game
+    assert sticky.suite is SUITES[row.env_id.suite] and sticky.is_bridge and not sticky.is_full_length
     assert sticky.file_stem == plain.file_stem == sticky.game_title == row.env_id.stem
     assert sticky.remote_name == sticky.name and sticky.dynamics is None
     assert sticky.deterministic().name == plain.name and plain.deterministic().bridge_id == plain.bridge_id
@@ -140,29 +144,29 @@ def test_every_atari_game_of_the_catalogue_has_its_number_of_actions() -> None:
     assert num_actions_of_rom("tetris") == 5, "a ROM outside the table is loaded"
 
 
-# Whole Atari games ---------------------------------------------------------------------------------------------------
+# Full-length Atari games ---------------------------------------------------------------------------------------------
 
 
-def test_a_whole_game() -> None:
+def test_a_full_length_game() -> None:
     d = describe(PONG_GAME)
-    assert d.suite is FULL_ATARI and d.is_full_game and not d.is_bridge and d.bridge_id is None and d.row is None
+    assert d.suite is FULL_ATARI and d.is_full_length and not d.is_bridge and d.bridge_id is None and d.row is None
     assert (d.name, d.horizon, d.stickiness, d.num_actions()) == (PONG_GAME, None, 0.25, 6)
     assert (d.suite.discount, d.suite.network, d.suite.max_live_envs) == (0.99, "impala", 32)
     assert (d.suite.timesteps, d.suite.eval_every, d.suite.eval_episodes) == (10_000_000, 100_000, 20)
     assert d.file_stem == PONG_GAME and d.game_title == "Pong" and d.deterministic() is d
-    assert rom_of_full_game("MontezumaRevengeNoFrameskip-v4") == "montezuma_revenge"
+    assert rom_of_full_length("MontezumaRevengeNoFrameskip-v4") == "montezuma_revenge"
     env = d.make_env()
     assert env.action_space.n == 6
     env.close()
 
 
-def test_a_whole_game_is_checked_when_it_is_made() -> None:
+def test_a_full_length_game_is_checked_when_it_is_made() -> None:
     d = describe("PonngNoFrameskip-v4")
     for make in (d.make_env, d.make_game, d.num_actions):
         with pytest.raises(UnknownEnv, match="PonngNoFrameskip-v4"):
             make()
     with pytest.raises(UnknownEnv, match="names are like PongNoFrameskip-v4"):
-        rom_of_full_game("PonngNoFrameskip-v4")
+        rom_of_full_length("PonngNoFrameskip-v4")
 
 
 @pytest.mark.parametrize(
@@ -322,3 +326,52 @@ def test_ids_of_all_suites_are_made_by_their_games() -> None:
     for name, kind in games:
         assert isinstance(describe(name).make_game(), kind)
     assert EnvId("atari", "pong", 20, 30, True).stickiness == 0.25
+
+
+def test_the_horizon_of_an_env_is_its_smallest_limit() -> None:
+    limited = gym.wrappers.TimeLimit(gym.wrappers.TimeLimit(Corridor(), 20), 50)
+    assert describe(limited).horizon == 20 == time_limit(limited)
+    assert describe(gym.make("CartPole-v1")).horizon == 500
+    assert describe(gym.wrappers.TimeLimit(gym.make("CartPole-v1"), 30)).horizon == 30
+    assert describe(Corridor()).horizon is None and describe("envs_for_tests:Corridor").horizon is None
+
+
+def test_an_env_without_a_horizon_gets_none_from_our_own_limit() -> None:
+    vectorised = training_env("envs_for_tests:Corridor")
+    assert horizon_of(vectorised) is None
+    assert vectorised.get_attr("_max_episode_steps")[0] == EPISODE_LIMIT
+    assert horizon_of(training_env("CartPole-v1")) == 500
+
+
+def test_a_bridge_env_as_an_object_is_described_as_its_id() -> None:
+    name = "BRIDGE/MiniGrid-Empty-5x5-Sticky-v0"
+    of_object, of_id = describe(gym.make(name)), describe(name)
+    assert of_object.is_bridge and of_object.suite is of_id.suite and of_object.remote_name == name
+    assert of_object.num_actions() == 3 and of_object.stickiness == 0.25 and of_object.horizon == 100
+    assert isinstance(of_object.make_env(), GameEnv)
+
+
+def test_versions_of_two_digits_are_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "registers_version_12.py").write_text(
+        "import gymnasium as gym\nfrom envs_for_tests import Corridor\ngym.register('Twelve-v12', Corridor)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert describe("registers_version_12:Twelve-v12").num_actions() == Corridor().action_space.n
+
+
+def test_an_exception_of_a_users_env_in_training_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "env_that_raises.py").write_text(
+        "from envs_for_tests import Corridor\n"
+        "class Raises(Corridor):\n"
+        "    def step(self, action): raise ZeroDivisionError('by zero')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    env = training_env("env_that_raises:Raises")
+    env.reset()
+    with pytest.raises(WorkFailed, match=r"Raises: step\(\) failed with ZeroDivisionError: by zero"):
+        env.step([0])
+
+
+def test_skiing_is_not_cut_because_it_pays_at_its_horizon() -> None:
+    assert describe("BRIDGE/skiing_10_fs30-v0").bridge_id.depends_on_horizon
+    assert stored_mdp("BRIDGE/skiing_10_fs30-v0", horizon=5) is None

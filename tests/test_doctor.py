@@ -11,7 +11,7 @@ from sqirl.envs import doctor
 
 
 def test_a_healthy_machine(tmp_path: Path) -> None:
-    found = {finding.what: finding for finding in doctor.examine(tmp_path)}
+    found = {diagnosis.what: diagnosis for diagnosis in doctor.examine(tmp_path)}
     assert found["Atari"].fix is None and "all 39 ROMs" in found["Atari"].found
     assert found["Procgen"].fix is None and "sha256" in found["Procgen"].found and "Qt" in found["Procgen"].found
     assert found["MiniGrid"].fix is None and "GiB" in found["free disk"].found
@@ -25,7 +25,7 @@ def test_what_is_missing_comes_with_its_fix(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(SystemExit) as stopped:
         run(["doctor", "--json"])
-    found = {finding["what"]: finding for finding in json.loads(capsys.readouterr().out)}
+    found = {diagnosis["what"]: diagnosis for diagnosis in json.loads(capsys.readouterr().out)}
     assert stopped.value.code == 1
     assert "pip install 'sqirl[minigrid]'" in found["MiniGrid"]["fix"]
     assert "pip install --no-deps procgen-mirror" in found["Procgen"]["fix"]

@@ -169,7 +169,8 @@ def test_returns_are_printed_as_the_paper_prints_them(value: float, shown: str) 
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(4, "4 s"), (600, "10 min"), (9000, "2.5 h"), (864000, "10 days"), (1e12, "centuries")]
+    ("seconds", "shown"),
+    [(4, "4 s"), (600, "10 min"), (9000, "2.5 h"), (864000, "10 days"), (1e12, "more than 100 years")],
 )
 def test_durations_are_as_exact_as_estimates_deserve(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown

@@ -166,7 +166,7 @@ def test_other_wrong_calls() -> None:
     with pytest.raises(SqirlError, match=r"6\^9"):
         fit_gorp(big, k=9, m=1)
     for env in (None, DummyVecEnv([Corridor])):
-        with pytest.raises(SqirlError, match="no id, no TabularMDP"):
+        with pytest.raises(SqirlError, match="not an id, a TabularMDP"):
             fit_sqirl(env, k=1, m=1)
     with pytest.raises(SqirlError, match="no environment named"):
         fit_sqirl("nosuch-v0", k=1, m=1)

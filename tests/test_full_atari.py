@@ -1,4 +1,4 @@
-"""Whole Atari games: ale-py's vectorised games are the game frame by frame, and the same on any number of threads."""
+"""Full-length Atari games: ale-py's vectorised games are the game frame by frame, and the same on any number of threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sqirl.runs.store import RecordStore
 def test_a_game_is_the_emulators() -> None:
     """Rewards and ends are those of single frames added up; a picture is the mean of what each pixel covers of the maximum of
     the last two frames, which is worked out here by two matrices."""
-    games = AtariGames("BreakoutNoFrameskip-v4", 1, seed=0, stickiness=0.0, waiting=0, fire=False)
+    games = AtariGames("BreakoutNoFrameskip-v4", 1, seed=0, stickiness=0.0, max_noops=0, fire=False)
     alone = gym.make("BreakoutNoFrameskip-v4", obs_type="grayscale")
     down, right = _area_means(210, 84), _area_means(160, 84)
     seen, _ = alone.reset(seed=0)
@@ -89,8 +89,8 @@ def differences(**options) -> list[int]:
 
 
 def test_chance_is_stickiness_and_waiting() -> None:
-    assert differences(stickiness=0.0, waiting=0) == [0, 0]
-    for chance in ({"waiting": 0}, {"stickiness": 0.0}, {}):
+    assert differences(stickiness=0.0, max_noops=0) == [0, 0]
+    for chance in ({"max_noops": 0}, {"stickiness": 0.0}, {}):
         between_seeds, within = differences(**chance)
         assert between_seeds > 5 and within == 0, chance
 
@@ -99,7 +99,7 @@ def test_fire_is_pressed_at_the_start() -> None:
     """Without it no ball is in play, in Breakout, if the agent only waits."""
 
     def moves(**options) -> list[bool]:
-        games = AtariGames("BreakoutNoFrameskip-v4", 32, seed=0, waiting=0, **options)
+        games = AtariGames("BreakoutNoFrameskip-v4", 32, seed=0, max_noops=0, **options)
         first = games.reset()
         seen = [games.step(np.zeros(32, int))[0] for _ in range(20)]
         return (np.array(seen)[10:] != first).any(axis=(0, 2, 3, 4)).tolist()
@@ -109,7 +109,7 @@ def test_fire_is_pressed_at_the_start() -> None:
 
 
 def test_an_episode_that_lasts_too_long_is_cut_off() -> None:
-    games = AtariGames("PongNoFrameskip-v4", 1, seed=0, longest=80)
+    games = AtariGames("PongNoFrameskip-v4", 1, seed=0, max_frames=80)
     games.reset()
     told = [games.step(np.array([0])) for _ in range(20)]
     ends = [step for step, (_, _, end, _) in enumerate(told, start=1) if end[0]]

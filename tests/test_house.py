@@ -6,8 +6,8 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "sqirl"
-#: The rooms from the bottom up; a room imports from itself and from rooms with a smaller number.
-FLOORS = {
+#: The packages and their levels, from the bottom up; a package imports from itself and from packages of a lower level.
+LEVELS = {
     "errors": 0,
     "data": 0,
     "runtime": 1,
@@ -36,7 +36,7 @@ def modules() -> list[tuple[Path, ast.Module]]:
     return [(path, ast.parse(path.read_text())) for path in sorted(SOURCE.rglob("*.py"))]
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -54,27 +54,27 @@ def imported(tree: ast.Module) -> set[str]:
 def test_imports_point_one_way() -> None:
     upward = []
     for path, tree in modules():
-        room = room_of(path)
-        if room == "__init__":
+        package = package_of(path)
+        if package == "__init__":
             continue
         for name in imported(tree):
             parts = name.split(".")
-            if parts[0] == "sqirl" and len(parts) > 1 and parts[1] in FLOORS:
+            if parts[0] == "sqirl" and len(parts) > 1 and parts[1] in LEVELS:
                 other = parts[1]
-                if FLOORS[other] > FLOORS[room] or (FLOORS[other] == FLOORS[room] and other != room):
+                if LEVELS[other] > LEVELS[package] or (LEVELS[other] == LEVELS[package] and other != package):
                     upward.append(f"{path.relative_to(SOURCE)} imports {name}")
     assert not upward
 
 
-def test_every_room_is_known() -> None:
-    assert {room_of(path) for path, _ in modules()} <= FLOORS.keys() | {"__init__"}
+def test_every_package_is_known() -> None:
+    assert {package_of(path) for path, _ in modules()} <= LEVELS.keys() | {"__init__"}
 
 
 def test_no_torch_below_the_algorithms() -> None:
     assert not [
         path
         for path, tree in modules()
-        if room_of(path) in NO_TORCH and any(n.split(".")[0] == "torch" for n in imported(tree))
+        if package_of(path) in NO_TORCH and any(n.split(".")[0] == "torch" for n in imported(tree))
     ]
 
 

@@ -214,7 +214,7 @@ def test_episodes_as_arrays_equal_episodes_as_lists(seed: int, gamma: float, sin
         (played.at(since, gamma), [row[1:] for row in rows if row[0] == since]),
     ):
         assert len(found) == len(expected)
-        columns = (found.keys, found.next_keys, found.actions, found.rewards, found.returns, found.goes_on)
+        columns = (found.keys, found.next_keys, found.actions, found.rewards, found.returns, found.continues)
         assert [list(row) for row in zip(*(c.tolist() for c in columns), strict=True)] == [list(r) for r in expected]
 
 
@@ -301,7 +301,7 @@ def test_rewards_that_are_no_numbers_are_refused(paid: float) -> None:
     env = gym.wrappers.TransformReward(Cells(), lambda reward: paid)
     single = SingleEnv(env, 3)
     single.reset()
-    with pytest.raises(SqirlError, match=f"the env paid {paid}; rewards must be finite"):
+    with pytest.raises(SqirlError, match=f"the env returned the reward {paid}; rewards must be finite"):
         single.step(np.array([0]))
 
 
@@ -327,7 +327,7 @@ def test_whatever_can_be_played_becomes_a_player() -> None:
     assert isinstance(live, LivePlayer) and live.horizon == 5 and live.memory.capacity == 2 * 6 + 1
     assert as_player(Corridor(), episodes=2, horizon=5).num_actions == 2 and as_player(live, episodes=1) is live
     for wrong in (None, 3, [mdp], DummyVecEnv([Corridor])):
-        with pytest.raises(SqirlError, match=f"{type(wrong).__name__} is no id, no TabularMDP"):
+        with pytest.raises(SqirlError, match=f"{type(wrong).__name__} is not an id, a TabularMDP"):
             as_player(wrong, episodes=1)
 
 

@@ -245,7 +245,7 @@ def test_a_sweep_stops_at_its_time_limit(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Scheduler, "_start", lambda self, config: Future())  # a run that never ends
     told = []
     sweep = Sweep("s", (EMPTY,), ("gorp",), seeds=3, values={"k": (1,), "m": (2,)})
-    with pytest.raises(WorkFailed, match="the time limit is reached; the same command goes on"):
+    with pytest.raises(WorkFailed, match="the time limit is reached; run the same command again to continue"):
         run_sweep(sweep, folder=tmp_path, jobs=1, time_limit=0.0, progress=told.append)
     assert (told[-1].searches, told[-1].searches_done, told[-1].runs_done, told[-1].running) == (1, 0, 0, 2)
 

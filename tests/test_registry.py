@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from sqirl.algorithms import registry
 from sqirl.algorithms.registry import algorithm, algorithm_names, algorithms, all_options
+from sqirl.algorithms.spec import RESERVED_NAMES, Option
 from sqirl.envs.catalogue import catalogue
 from sqirl.envs.description import describe
 from sqirl.errors import SqirlError
@@ -150,13 +152,36 @@ def test_a_fifth_algorithm_is_swept_by_workers_and_reported(fifth: str, tmp_path
 
 
 def test_a_fifth_algorithm_has_its_options_on_the_command_line(tmp_path: Path) -> None:
-    code = "import random_search; from sqirl.cli.main import run; import sys; run(sys.argv[1:])"
     arguments = ["train", "random-search", EMPTY, "--tries", "2", "--timesteps", "900", "--json", "-o", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, *arguments],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "sqirl"]
+
+    def call(plugins: str, *words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "SQIRL_PLUGINS": plugins}
+        here = Path(__file__).parent
+        return subprocess.run([*command, *words], cwd=here, env=environment, capture_output=True, text=True)
+
+    done = call("random_search", *arguments)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["config"]["tries"] == 2
+    report = ("report", "--no-pictures", "--no-shipped", "-o", str(tmp_path / "r.html"), "--runs", str(tmp_path))
+    assert "1 runs" in call("random_search", *report).stdout
+    without = call("", *report)  # a record of an algorithm that is not known is left out, and stays where it is
+    assert without.returncode == 0 and "0 runs" in without.stdout and "left out: unknown algorithm" in without.stderr
+    wrong = call("no_such_module", "envs")
+    assert wrong.returncode == 2 and wrong.stderr.count("\n") == 1 and "no_such_module" in wrong.stderr
+
+
+def test_options_that_would_clash_are_refused(fifth: str) -> None:
+    from random_search import RandomSearchSpec
+
+    class Clashing(RandomSearchSpec):
+        name, options = "clashing", (Option("seed", "", (1,)),)
+
+    class Different(RandomSearchSpec):
+        name, options = "different", (Option("k", "another meaning", (1,)),)
+
+    with pytest.raises(SqirlError, match="an option 'seed'"):
+        registry.register(Clashing())
+    with pytest.raises(SqirlError, match="'k' that differs"):
+        registry.register(Different())
+    assert {f.name for cls in (RunConfig, Sweep) for f in fields(cls)} == RESERVED_NAMES

@@ -292,7 +292,7 @@ window.addEventListener("load", () => {
   found.minigrid = document.querySelectorAll("#rows tbody tr").length;
   found.requests = performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith("data:"));
   found.curves = document.querySelectorAll("#all-curves svg").length;
-  found.whole_games = document.querySelectorAll("#full-curves svg").length;
+  found.full_length_games = document.querySelectorAll("#full-curves svg").length;
   found.legends = [...document.querySelectorAll(".key")].slice(-2).map(p => p.textContent.replace(/\\s+/g, " "));
   found.solved = q("#t-solved").innerText.split("\\n");
   found.columns = [...document.querySelectorAll("#rows th")].map(th => th.textContent);
@@ -329,7 +329,7 @@ def visit(page: str, folder: Path) -> dict[str, Any]:
 def test_the_page_in_a_real_browser(shipped: ReportData, tmp_path: Path) -> None:
     found = visit(report_page(shipped, pictures=False), tmp_path)
     assert found["rows"] == 155 and found["minigrid"] == 33 and found["curves"] >= 12
-    assert found["whole_games"] >= 3 and found["agreement"] == 4
+    assert found["full_length_games"] >= 3 and found["agreement"] == 4
     assert found["sorted"][0] < found["sorted"][1] and found["sorted"][2] == "descending"
     assert found["filtered"] == [FREEWAY, "1 of 155"]
     assert found["card"] == [True, FREEWAY, True] and found["closed"]
@@ -341,7 +341,7 @@ def test_the_page_in_a_real_browser(shipped: ReportData, tmp_path: Path) -> None
 def test_a_fifth_algorithm_on_the_page(with_a_fifth: ReportData, tmp_path: Path) -> None:
     found = visit(report_page(with_a_fifth, pictures=False), tmp_path)
     assert all("DQNRandom search" in text for text in found["legends"])
-    assert "var(--algorithm-4)" in found["strokes"] and found["whole_games"] == 1
+    assert "var(--algorithm-4)" in found["strokes"] and found["full_length_games"] == 1
     assert "Random search" in found["columns"] and "Random search return" in found["columns"]
     assert "Random search\t1 of 1\t" in found["solved"]
     (card,) = [line for line in found["runs"] if line.startswith("Random search")]

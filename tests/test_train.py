@@ -259,7 +259,7 @@ def test_the_command_trains_draws_and_remembers(sqirl, tmp_path: Path) -> None:
         (("ppo", EMPTY, "-k", "2"), "ppo has no option k"),
         (("sqirl", "NoSuchGame-v3"), "no environment named 'NoSuchGame-v3'"),
         (("sqirl", EMPTY, "--seeds", "a"), "seeds 'a'"),
-        (("sqirl", EMPTY, "--timesteps", "many"), "'many' is no number of steps"),
+        (("sqirl", EMPTY, "--timesteps", "many"), "'many' is not a number of steps"),
         (("sqirl", "ChessNoFrameskip-v4"), "no Atari game"),
         (("a2c", EMPTY), "a2c"),
     ],
@@ -280,7 +280,10 @@ def test_an_env_of_a_module_and_one_that_pays_no_numbers(tmp_path: Path, monkeyp
     )
     monkeypatch.chdir(tmp_path)
     config = planned_run("gorp", "own_envs_for_a_test:Endless-v0", seed=0, timesteps=50, options={"m": 1})
-    with pytest.raises(SqirlError, match="pays no numbers"), pytest.warns(UserWarning, match="nothing is learned"):
+    with (
+        pytest.raises(SqirlError, match="its rewards are not finite"),
+        pytest.warns(UserWarning, match="nothing is learned"),
+    ):
         perform(replace(config, eval_episodes=1), RecordStore(tmp_path / "r"))
 
 
@@ -291,7 +294,7 @@ def test_discrete_observations(tmp_path: Path) -> None:
     assert record.error is None and record.steps >= 300
 
 
-@pytest.mark.parametrize("content", ["[1, 2]", '{"config": {"algorithm": "a2c", "env_id": "x"}, "curve": []}',
+@pytest.mark.parametrize("content", ["[1, 2]", '{"config": {"algorithm": "ppo", "env_id": "x", "k": 1}, "curve": []}',
                                      '{"config": {"algorithm": "ppo", "env_id": "x"}, "curve": [["a", "b"]]}'])  # fmt: skip
 def test_a_record_that_is_none_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "r.json").write_text(content)

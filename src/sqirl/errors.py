@@ -14,6 +14,10 @@ class UnknownEnv(SqirlError):
     """No environment has that name. The message names similar ones."""
 
 
+class UnknownAlgorithm(SqirlError):
+    """No algorithm of that name is registered."""
+
+
 class MissingExtra(SqirlError):
     """A suite or a tool is not installed. The message says how to install it.
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from sqirl.algorithms.spec import AlgorithmSpec, Option, Options
 from sqirl.envs.description import EnvDescription
 
-K = Option("k", "steps of Q-iteration (default 1)", (1, 2, 3, 4, 5), flag="-k")
+K = Option("k", "steps of Q-iteration; of GORP, the length of the sequences", (1, 2, 3, 4, 5), flag="-k")
 #: A search doubles m from the smallest value on.
-M = Option("m", "episodes in each iteration (default 100)", (1,), flag="-m", plural="smallest_m")
+M = Option("m", "episodes in each iteration; of GORP, for each sequence", (1,), flag="-m", plural="smallest_m")
 
 
 class IteratedSpec(AlgorithmSpec):
@@ -19,9 +18,6 @@ class IteratedSpec(AlgorithmSpec):
     options: ClassVar[tuple[Option, ...]] = (K, M)
     searched_option: ClassVar[str | None] = M.name
     depends_on_budget: ClassVar[bool] = False
-
-    def settings(self, tried: Mapping[str, tuple[int, ...]], *, searched: bool) -> list[dict[str, int]]:
-        return [{K.name: k} for k in tried[K.name]]
 
     def num_envs(self, options: Options, env: EnvDescription) -> int:
         """As many as divide the episodes of an iteration, so that no lane idles (from a table this number is not used)."""

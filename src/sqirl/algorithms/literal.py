@@ -21,7 +21,7 @@ from sqirl.play.players import Playable, Player, as_player, state_observations
 EPISODES_AT_ONCE = 1 << 19
 
 
-class TimedPolicy(Protocol):
+class PolicyInTime(Protocol):
     """(timesteps (n,), observations (n, …), generator) -> actions (n,); times are counted from 0."""
 
     @property
@@ -71,7 +71,7 @@ class OpenLoopPolicy:
 class Fitted:
     """A learned policy and the steps that it took to learn it."""
 
-    policy: TimedPolicy
+    policy: PolicyInTime
     num_steps: int
 
     def true_return(self, mdp: TabularMDP) -> float:
@@ -117,7 +117,7 @@ def fit_sqirl(
         q = _fit(regress, player, steps, steps.returns, bounds)  # Q^1
         for t in reversed(range(i, last)):  # Q^2..Q^k
             steps = episodes.at(t)
-            ahead = np.where(steps.goes_on, q(player.observations(steps.next_keys)).max(axis=1), 0.0)
+            ahead = np.where(steps.continues, q(player.observations(steps.next_keys)).max(axis=1), 0.0)
             q = _fit(regress, player, steps, steps.rewards + ahead, bounds)
         policy.freeze(q)
     return Fitted(policy, num_steps)
@@ -149,7 +149,7 @@ def fit_gorp(env: Playable, *, k: int, m: int, horizon: int | None = None, seed:
     return Fitted(policy, num_steps)
 
 
-def _acting(policy: TimedPolicy, player: Player, rng: np.random.Generator) -> Act:
+def _acting(policy: PolicyInTime, player: Player, rng: np.random.Generator) -> Act:
     """The policy as `play_episodes` takes it."""
     return lambda t, keys, episode: policy(t, player.observations(keys), rng)
 

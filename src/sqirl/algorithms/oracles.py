@@ -20,12 +20,12 @@ Actions = NDArray[np.integer]  # (n,)
 Targets = NDArray[np.float64]  # (n,)
 Values = NDArray[np.floating]  # (n, A)
 QFunction = Callable[[Observations], Values]
-Bounds = tuple[float, float]
+Range = tuple[float, float]
 
 
 class Regress(Protocol):
     def __call__(
-        self, observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Bounds
+        self, observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Range
     ) -> QFunction: ...
 
 
@@ -37,7 +37,7 @@ class Regressor(Protocol):
 
 
 def checked(q: QFunction, num_actions: int) -> QFunction:
-    """The same, refusing outputs that are no values of all actions: of an oracle of the user's own."""
+    """q with a check that its outputs are finite and have shape (n, A)."""
 
     def values(observations: Observations) -> Values:
         found = np.asarray(q(observations))
@@ -51,7 +51,7 @@ def checked(q: QFunction, num_actions: int) -> QFunction:
 
 
 def tabular_average(
-    observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Bounds
+    observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Range
 ) -> QFunction:
     """The mean target of each (observation, action); the lower bound where there is none."""
     rows = rows_as_scalars(observations)
@@ -77,13 +77,13 @@ def linear_least_squares(features: Callable[[Observations], NDArray[np.floating]
     """Least squares on the user's features, (n, …) observations → (n, d), with weights of its own for each action."""
 
     def regress(
-        observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Bounds
+        observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Range
     ) -> QFunction:
         phi = np.asarray(features(observations), float)
         weights = np.zeros((phi.shape[1], num_actions))
         for action in range(num_actions):
             mine = phi[actions == action]
-            gram = mine.T @ mine + ridge * np.eye(phi.shape[1])  # the ridge only decides what the data do not
+            gram = mine.T @ mine + ridge * np.eye(phi.shape[1])  # the ridge makes the solution unique
             weights[:, action] = np.linalg.solve(gram, mine.T @ targets[actions == action])
         return lambda observations: np.clip(np.asarray(features(observations), float) @ weights, *bounds)
 
@@ -94,7 +94,7 @@ def regressor(make: Callable[[], Regressor]) -> Regress:
     """Any scikit-learn-style regressor, one for each action: `regressor(lambda: RandomForestRegressor(50))`."""
 
     def regress(
-        observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Bounds
+        observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Range
     ) -> QFunction:
         X = _as_features(observations)
         models: list[Regressor | None] = []
@@ -122,7 +122,7 @@ def neural_network(
     """A small network with one output for each action, trained anew for each regression (torch is imported here)."""
 
     def regress(
-        observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Bounds
+        observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Range
     ) -> QFunction:
         from sqirl.algorithms.small_network import fit_network
 

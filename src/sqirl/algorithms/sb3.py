@@ -62,7 +62,7 @@ def model_state(model: BaseAlgorithm) -> dict[str, Any]:
         "policy": model.policy.state_dict(),
         "optimizer": model.policy.optimizer.state_dict(),
         "fields": {name: getattr(model, name) for name in _FIELDS if hasattr(model, name)},
-        "chance": _generators(model),
+        "rng": _generators(model),
     }
     assert model.env is not None
     if isinstance(model.env.unwrapped, TableVecEnv):
@@ -82,7 +82,7 @@ def restore_model(model: BaseAlgorithm, state: dict[str, Any]) -> None:
         fields["_last_obs"] = None
     for name, value in fields.items():
         setattr(model, name, value)
-    _restore_generators(model, state["chance"])
+    _restore_generators(model, state["rng"])
 
 
 def _generators(model: BaseAlgorithm) -> dict[str, Any]:

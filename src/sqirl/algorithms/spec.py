@@ -26,6 +26,12 @@ Options = Mapping[str, int]
 #: Live environments that PPO and DQN play side by side (appendix C of the paper).
 NUM_ENVS = 8
 
+#: Fields of run configs and of sweeps, which no option may be called.
+RESERVED_NAMES = frozenset({
+    "algorithm", "env_id", "seed", "timesteps", "options", "live", "eval_every", "eval_episodes", "stop",
+    "name", "envs", "algorithms", "seeds", "baseline_seeds", "search", "values",
+})  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Option:
@@ -36,7 +42,7 @@ class Option:
     tried: tuple[int, ...]  # what the paper tries
     flag: str = ""  # on the command line; --name if empty
     label: str = ""  # in titles and tables; the name if empty
-    plural: str = ""  # the key of a sweep's TOML file; names + "s" if empty
+    plural: str = ""  # the key of a sweep's TOML file; name + "s" if empty
 
     @property
     def shown(self) -> str:
@@ -54,7 +60,7 @@ class Option:
 class AlgorithmSpec(ABC):
     """One algorithm: its names, its options with the paper's presets, its model, its checkpoint and its policy."""
 
-    #: Keys records and commands.
+    #: The name in records and commands.
     name: ClassVar[str]
     #: In tables, titles and on the page.
     label: ClassVar[str]

@@ -37,7 +37,7 @@ APPROXIMATE_SHARE = 0.95
 
 
 @dataclass(frozen=True, eq=False)
-class _Question:
+class _AnalysisInput:
     """What all backward passes of one analysis share."""
 
     mdp: TabularMDP
@@ -76,9 +76,9 @@ def analyze(
     if memory is short; then `Analysis.settled` is False. Give the dimension of linear features, or the pseudo-dimension of a
     hypothesis class, to have their rows in the table of bounds.
     """
-    question = _ask(mdp, horizon, max_k, search_k, discount)
-    horizon = question.horizon
-    passes, settled = _search(question, max_k)
+    given = _prepare(mdp, horizon, max_k, search_k, discount)
+    horizon = given.horizon
+    passes, settled = _search(given, max_k)
     first = passes[0]
     low, high = first.return_range
     solvable = np.concatenate([p.solvable for p in passes])
@@ -91,7 +91,7 @@ def analyze(
     wrong = tuple(decision for p in passes for decision in p.wrong_decisions)
     failing_k = min_k - 1 if min_k else len(solvable)  # the last k before min k; the witness is for this k
     shown = max(min(max_k, len(solvable)), min_k or len(solvable), best_k or 0)
-    num_states = count_reachable(mdp, question.sets)
+    num_states = count_reachable(mdp, given.sets)
     resolution = relative_roundoff(horizon, mdp.num_actions, mdp.max_outcomes)
     return Analysis(
         env_id=mdp.name,
@@ -115,11 +115,11 @@ def analyze(
         effective_horizon_k=best_k,
         searched_k=len(solvable),
         settled=settled,
-        effective_planning_window=_planning_window(question),
+        effective_planning_window=_planning_window(given),
         resolution=resolution,
         bounds=_bounds(mdp, best_k, horizon, num_states, gaps, (epsilon, delta), feature_dimension, pseudo_dimension),
         wrong_decisions=wrong[:shown],
-        witness=_witness(question, failing_k, wrong[failing_k - 1]) if failing_k else None,
+        witness=_witness(given, failing_k, wrong[failing_k - 1]) if failing_k else None,
     )
 
 
@@ -130,20 +130,20 @@ def planning_window(
 
     None if the search stopped before it was found, at `search_k` or because memory is short.
     """
-    return _planning_window(_ask(mdp, horizon, 1, search_k, discount))
+    return _planning_window(_prepare(mdp, horizon, 1, search_k, discount))
 
 
 def witness(mdp: TabularMDP, k: int, *, horizon: int | None = None, discount: float = 1.0) -> Witness | None:
     """The earliest wrong decision of a policy greedy on Q^k; None if the MDP is k-QVI-solvable (Definition 3.1 of the paper)."""
-    question = _ask(mdp, horizon, k, None, discount)
+    given = _prepare(mdp, horizon, k, None, discount)
     found = backward_pass(
-        mdp, question.horizon, max_k=k, first_k=k, with_returns=False, discount=discount, sets=question.sets
+        mdp, given.horizon, max_k=k, first_k=k, with_returns=False, discount=discount, sets=given.sets
     )
-    return _witness(question, k, found.wrong_decisions[0])
+    return _witness(given, k, found.wrong_decisions[0])
 
 
-def _ask(mdp: TabularMDP, horizon: int | None, max_k: int, search_k: int | None, discount: float) -> _Question:
-    """The question, after its arguments have been checked."""
+def _prepare(mdp: TabularMDP, horizon: int | None, max_k: int, search_k: int | None, discount: float) -> _AnalysisInput:
+    """The input of an analysis, after its arguments have been checked."""
     horizon = check_horizon(mdp, horizon)
     if max_k < 1 or (search_k is not None and search_k < 1):
         name, wrong = ("max_k", max_k) if max_k < 1 else ("search_k", search_k)
@@ -157,59 +157,59 @@ def _ask(mdp: TabularMDP, horizon: int | None, max_k: int, search_k: int | None,
             "the MDP has one action only; there is nothing to choose, and the effective horizon needs A ≥ 2"
         )
     last_k = horizon if search_k is None else min(max(search_k, max_k), horizon)
-    return _Question(mdp, horizon, discount, reachable_sets(mdp, horizon), last_k)
+    return _AnalysisInput(mdp, horizon, discount, reachable_sets(mdp, horizon), last_k)
 
 
-def _search(question: _Question, max_k: int) -> tuple[list[BackwardPass], bool]:
+def _search(given: _AnalysisInput, max_k: int) -> tuple[list[BackwardPass], bool]:
     """Backward passes until no larger k can change min k or H̄, and whether this point was reached.
 
     Δ_k is at most 1 and at most the tail gap of every earlier pass (see `BackwardPass`). This bounds all later H̄_k from below.
     """
-    mdp, best = question.mdp, math.inf
+    mdp, best = given.mdp, math.inf
     found: list[BackwardPass] = []
 
     def run(first_k: int, last_k: int) -> BackwardPass:
         return backward_pass(
-            mdp, question.horizon, max_k=last_k, first_k=first_k, discount=question.discount, sets=question.sets
+            mdp, given.horizon, max_k=last_k, first_k=first_k, discount=given.discount, sets=given.sets
         )
 
-    for first_k, last_k, result in question.passes(max_k, run):
+    for first_k, last_k, result in given.passes(max_k, run):
         found.append(result)
         scale = result.return_range[1] - result.return_range[0]
         horizons = effective_horizons(result.solvable, _normalised(result.gaps, scale), mdp.num_actions, first_k)
         best = min(best, float(horizons.min()))
         tail = float(_normalised(np.array([result.tail_gap]), scale)[0])
         least_to_come = last_k + 1 - 2 * math.log(tail) / math.log(mdp.num_actions)
-        if last_k == question.horizon or best <= least_to_come:
+        if last_k == given.horizon or best <= least_to_come:
             return found, True
     return found, False
 
 
-def _planning_window(question: _Question) -> int | None:
+def _planning_window(given: _AnalysisInput) -> int | None:
     def run(first_k: int, last_k: int) -> BackwardPass:
         return backward_pass(
-            question.mdp,
-            question.horizon,
+            given.mdp,
+            given.horizon,
             max_k=last_k,
             first_k=first_k,
             random_base=False,
             with_returns=False,
-            discount=question.discount,
-            sets=question.sets,
+            discount=given.discount,
+            sets=given.sets,
         )
 
-    for first_k, _, result in question.passes(SEARCH_STRIDE, run):
+    for first_k, _, result in given.passes(SEARCH_STRIDE, run):
         if result.solvable.any():  # true for k = T at the latest, where Q^T = Q*
             return first_k + int(np.argmax(result.solvable))
     return None
 
 
-def _witness(question: _Question, k: int, decision: Decision | None) -> Witness | None:
+def _witness(given: _AnalysisInput, k: int, decision: Decision | None) -> Witness | None:
     if decision is None:
         return None
-    mdp = question.mdp
+    mdp = given.mdp
     path = path_to(mdp, decision.state, steps=decision.t)
-    (q, greedy), (optimal_q, optimal) = look_at(mdp, decision, question.horizon, k=k, discount=question.discount)
+    (q, greedy), (optimal_q, optimal) = look_at(mdp, decision, given.horizon, k=k, discount=given.discount)
     previous = path[-1] if mdp.stickiness and path else None
     return Witness(
         k=k,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archived_analyses
@@ -35,22 +34,26 @@ def analyze_env(
     :param max_states: if the env must be enumerated, stop beyond this many states
     :param progress: called during an enumeration
     """
+    return analyze_and_open(
+        env, sticky=sticky, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount, max_states=max_states,
+        progress=progress,
+    )[0]  # fmt: skip
+
+
+def analyze_and_open(
+    env: str,
+    *,
+    sticky: float | None = None, horizon: int | None = None, max_k: int = 5, search_k: int | None = None,
+    discount: float = 1.0, max_states: int = 1_000_000, progress: Callable[[BuildProgress], None] | None = None,
+    with_mdp: bool = False,
+) -> tuple[Analysis, TabularMDP | None]:  # fmt: skip
+    """The analysis and the MDP that it is of; of an archived analysis the MDP is opened only `with_mdp`."""
     by_default = sticky is None and horizon is None and max_k == 5 and search_k is None and discount == 1.0
     archived = archived_analyses().get(env) if by_default else None
-    if archived is not None:
-        return archived
-    mdp = open_sticky(env, sticky=sticky, horizon=horizon, max_states=max_states, progress=progress)
-    return analyze(mdp, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount)
-
-
-def open_sticky(
-    env: str | Path,
-    *,
-    sticky: float | None = None,
-    horizon: int | None = None,
-    max_states: int = 1_000_000,
-    progress: Callable[[BuildProgress], None] | None = None,
-) -> TabularMDP:
-    """The MDP of an environment, with this stickiness instead of its own if one is given."""
+    if archived is not None and not with_mdp:
+        return archived, None
     mdp = open_mdp(env, horizon=horizon, max_states=max_states, progress=progress)
-    return mdp if sticky is None else mdp.sticky(sticky)
+    mdp = mdp if sticky is None else mdp.sticky(sticky)
+    if archived is not None:
+        return archived, mdp
+    return analyze(mdp, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount), mdp

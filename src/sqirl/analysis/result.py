@@ -156,7 +156,7 @@ class Analysis:
         window = self.effective_planning_window or "unknown"
         lines = [f"  min k {min_k} (for 95 % of the optimal return: {share})   {reach}   planning window {window}"]
         if not self.settled:
-            lines.append(f"  the search ended at k = {self.searched_k}, by its limit or for want of memory")
+            lines.append(f"  the search ended at k = {self.searched_k}, by its limit or because memory was short")
         if self.bounds is not None:
             rows = [
                 f"{row.setting} {_steps(row.sqirl)} (strategic exploration {_steps(row.strategic)})"
@@ -188,11 +188,11 @@ def _shown(value: float | None, form: str) -> str:
 
 
 def _steps(value: float | None) -> str:
-    return "-" if value is None else "beyond count" if math.isinf(value) else f"{value:.1e}"
+    return "-" if value is None else "> 1e308" if math.isinf(value) else f"{value:.1e}"
 
 
 def _without_infinity(value: Any) -> Any:
-    """The same nested value with None for what JSON cannot say."""
+    """The same nested value with None for values that JSON cannot hold."""
     if isinstance(value, dict):
         return {key: _without_infinity(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -29,7 +29,7 @@ def command(
     picture: Annotated[Path | None, typer.Option(help="Draw the state where greedy on Q^k goes wrong (.png).")] = None,
 ) -> None:
     """Why and when RL works on an MDP: k-QVI-solvability, gaps, effective horizon, bounds, and a witness of failure."""
-    from sqirl.analysis.analyze_env import analyze_env, open_sticky
+    from sqirl.analysis.analyze_env import analyze_and_open
     from sqirl.cli.progress import build_display
     from sqirl.report.analysis_figures import plot_greedy_returns, save_witness
     from sqirl.report.style import check_figure_path, save_figure
@@ -38,12 +38,12 @@ def command(
         if figure is not None:
             check_figure_path(figure)
     with build_display(env) as progress:
-        analysis = analyze_env(
+        analysis, mdp = analyze_and_open(
             env, sticky=sticky, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount, max_states=max_states,
-            progress=progress,
+            progress=progress, with_mdp=picture is not None,
         )  # fmt: skip
     print(analysis.to_json() if as_json else analysis)
     if plot is not None:
         save_figure(plot_greedy_returns(analysis), plot)
-    if picture is not None:
-        save_witness(open_sticky(env, sticky=sticky, horizon=horizon, max_states=max_states), analysis, picture)
+    if picture is not None and mdp is not None:
+        save_witness(mdp, analysis, picture)

@@ -40,8 +40,8 @@ def command(
 ) -> None:
     """Enumerate games, breadth first, into exact MDPs.
 
-    A build that was stopped goes on where it was when the same command is given again. One that a limit stopped is saved as a
-    partial MDP (exit code 1).
+    If a build was stopped, run the same command again to continue. One that a limit stopped is saved as a partial MDP (exit
+    code 1).
     """
     from sqirl.cli.progress import build_display
     from sqirl.mdp.build_files import build_files
@@ -56,7 +56,7 @@ def command(
         if built.mdp.is_partial:
             print(
                 f"sqirl: {built.env_id} is partial: a limit stopped it after {built.mdp.depth} of {built.mdp.horizon} steps; "
-                "the same command with a higher --max-states or --time-limit goes on, or take a lower --horizon",
+                "run the same command again with a higher --max-states or --time-limit to continue, or take a lower --horizon",
                 file=sys.stderr,
             )
     if partial:

@@ -18,7 +18,7 @@ def command(
     steps: Annotated[int, typer.Option(help="Steps of random walks to check.", min=1)] = 2000,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Prove on random walks that an env can be saved, restored and enumerated, or name the first counter-example."""
+    """Test with random walks that an env can be saved, restored and enumerated, or name the first counter-example."""
     from sqirl.envs.check import check_env
 
     with redirect_stdout(sys.stderr):  # what the env itself prints is no result

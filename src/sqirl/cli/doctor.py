@@ -10,17 +10,17 @@ import typer
 
 
 def command(as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False) -> None:
-    """Say what this machine has of what sqirl can use, and how to get the rest (exit code 1 if something is amiss)."""
+    """List what is installed, what is missing and how to install it (exit code 1 if something is missing)."""
     from sqirl.envs.doctor import examine
     from sqirl.mdp.store import user_folder
 
-    findings = examine(user_folder())
+    diagnoses = examine(user_folder())
     if as_json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+        print(json.dumps([asdict(diagnosis) for diagnosis in diagnoses], indent=1))
     else:
-        for finding in findings:
-            print(f"{'ok ' if finding.fix is None else '!! '} {finding.what:12} {finding.found}")
-            if finding.fix is not None:
-                print(f"                 fix: {finding.fix}")
-    if any(finding.fix is not None for finding in findings):
+        for diagnosis in diagnoses:
+            print(f"{'ok ' if diagnosis.fix is None else '!! '} {diagnosis.what:12} {diagnosis.found}")
+            if diagnosis.fix is not None:
+                print(f"                 fix: {diagnosis.fix}")
+    if any(diagnosis.fix is not None for diagnosis in diagnoses):
         raise typer.Exit(1)

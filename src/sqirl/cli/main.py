@@ -72,7 +72,7 @@ def run(arguments: list[str] | None = None) -> None:
         _stop(f"{error.format_message().rstrip('.')}; see `sqirl --help`", error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         _stop(
-            "interrupted; nothing is left half-written, and a build or a run goes on when the command is given again",
+            "interrupted; nothing is left half-written; run the same command again to continue a build or a run",
             INTERRUPTED,
         )
     except BrokenPipeError:

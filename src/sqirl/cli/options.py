@@ -71,7 +71,7 @@ def parse_steps(text: str | None) -> int | None:
     try:
         value = float(text[:-1]) * {"k": 1e3, "M": 1e6}[text[-1]] if text[-1:] in ("k", "M") else float(text)
     except (ValueError, KeyError) as error:
-        raise SqirlError(f"'{text}' is no number of steps; write 5000000, 5_000_000, 5e6 or 5M") from error
+        raise SqirlError(f"'{text}' is not a number of steps; write 5000000, 5_000_000, 5e6 or 5M") from error
     if not 1 <= value < 1e12:
         raise SqirlError(f"{text} steps make no sense; at least 1 is needed")
     return round(value)  # 1.001k is 1000.9999999999999

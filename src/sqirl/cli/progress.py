@@ -94,11 +94,11 @@ def sweep_display(name: str) -> Iterator[Callable[[SweepProgress], None]]:
 
 
 def duration(seconds: float) -> str:
-    """'40 s', '12 min', '3.5 h', '9 days': as much as an estimate deserves."""
+    """'40 s', '12 min', '3.5 h', '9 days': rounded, because it is an estimate."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     if seconds < 172800:
         return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 86400:.0f} days" if seconds < 1e10 else "centuries"
+    return f"{seconds / 86400:.0f} days" if seconds < 1e10 else "more than 100 years"

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from sqirl.experiments.sweeps import Sweep
 
 Shipped = Annotated[bool, typer.Option("--shipped", help="Take the runs that come with the package as done.")]
-TimeLimit = Annotated[float | None, typer.Option(help="Stop after so many seconds; the same command goes on.", min=0)]
+TimeLimit = Annotated[
+    float | None, typer.Option(help="Stop after so many seconds; run the same command again to continue.", min=0)
+]
 
 
 def command(
@@ -34,7 +36,7 @@ def command(
 ) -> None:  # fmt: skip
     """Run the paper's experiments: search the best setting of every algorithm on every environment.
 
-    Every run has a record of its own; whatever stops the sweep, the same command goes on.
+    Every run has a record of its own. If the sweep was stopped, run the same command again to continue.
     """
     from sqirl.experiments.sweeps import named_sweep, narrowed
 

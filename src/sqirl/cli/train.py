@@ -28,7 +28,9 @@ def command(
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop when the optimum is reached.")] = False,
     device: Device = "cpu",
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0)] = 60.0,
-    threads: Annotated[int, typer.Option(help="Threads of torch, and of the emulators of a whole game.", min=1)] = 1,
+    threads: Annotated[
+        int, typer.Option(help="Threads of torch, and of the emulators of a full-length game.", min=1)
+    ] = 1,
     out: Runs = None,
     as_json: Json = False,
 ) -> None:

@@ -60,6 +60,17 @@ def is_toy_text(base: Any) -> bool:
     return isinstance(getattr(base, "P", None), dict) and hasattr(base, "initial_state_distrib")
 
 
+@contextmanager
+def env_errors(name: str, method: str) -> Iterator[None]:
+    """Turn an exception of the user's env into a `WorkFailed` of one line."""
+    try:
+        yield
+    except SqirlError:
+        raise
+    except Exception as error:
+        raise WorkFailed(f"{name}: {method}() failed with {type(error).__name__}: {error}") from error
+
+
 class GymGame:
     """The base class of the three adapters: it steps a Gymnasium env and stores the observation with each state."""
 
@@ -82,13 +93,13 @@ class GymGame:
         if self._start is not None:
             self.set_state(self._start)
             return
-        with self._env_errors("reset"):
+        with env_errors(self.name, "reset"):
             observation, _ = self.env.reset(seed=SEED)
         self._observation = copy.copy(observation)  # some envs return the same buffer every time
         self._start = self.get_state()
 
     def step(self, action: int) -> tuple[float, bool]:
-        with self._env_errors("step"):
+        with env_errors(self.name, "step"):
             observation, reward, terminated, truncated, _ = self.env.step(action + self._first_action)
             value = float(reward)
         if not math.isfinite(value):
@@ -96,19 +107,9 @@ class GymGame:
         self._observation = copy.copy(observation)
         return value, bool(terminated or truncated)
 
-    @contextmanager
-    def _env_errors(self, method: str) -> Iterator[None]:
-        """Turn an exception of the user's env into a `WorkFailed` of one line."""
-        try:
-            yield
-        except SqirlError:
-            raise
-        except Exception as error:
-            raise WorkFailed(f"{self.name}: {method}() failed with {type(error).__name__}: {error}") from error
-
     def get_state(self) -> Any:
         # The observation is stored with the state: an env cannot return it a second time
-        with self._env_errors("get_state"):
+        with env_errors(self.name, "get_state"):
             return self._save(), self._observation
 
     def bare_state(self) -> Any:
@@ -116,7 +117,7 @@ class GymGame:
 
     def set_state(self, state: Any) -> None:
         saved, self._observation = state
-        with self._env_errors("set_state"):
+        with env_errors(self.name, "set_state"):
             self._restore(saved)
 
     def state_key(self) -> bytes:

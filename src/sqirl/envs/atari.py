@@ -162,8 +162,8 @@ def num_actions_of_rom(rom: str) -> int:
     return MINIMAL_ACTIONS.get(rom) or len(_make_ale(rom).getMinimalActionSet())
 
 
-def rom_of_full_game(name: str) -> str:
-    """The ROM of a whole game from its Gymnasium id. The error for an unknown id names a similar one."""
+def rom_of_full_length(name: str) -> str:
+    """The ROM of a full-length game from its Gymnasium id. The error for an unknown id names a similar one."""
     _import_ale()
     if name in gym.registry and "game" in gym.spec(name).kwargs:
         return str(gym.spec(name).kwargs["game"])
@@ -221,7 +221,7 @@ def _make_ale(rom: str) -> Any:
 
 
 def _import_ale() -> tuple[Any, Any]:
-    """(ale_py, its module of ROMs). The import registers the ids of whole games with Gymnasium."""
+    """(ale_py, its module of ROMs). The import registers the ids of full-length games with Gymnasium."""
     try:
         import ale_py
         from ale_py import roms

@@ -86,6 +86,6 @@ def near_matches(name: str) -> str:
     stem = name.removeprefix("BRIDGE/").removesuffix("-v0").removesuffix("-Sticky").lower()
     close = difflib.get_close_matches(stem, by_stem, n=3, cutoff=0.55)
     if not close:
-        return "; `sqirl envs` lists the paper's ids, and whole Atari games have ids like PongNoFrameskip-v4"
+        return "; `sqirl envs` lists the paper's ids, and full-length Atari games have ids like PongNoFrameskip-v4"
     ids = [str(by_stem[c] if sticky else by_stem[c].deterministic()) for c in close]
     return f"; did you mean {' or '.join(ids)}?"

@@ -55,6 +55,7 @@ class EnvDescription:
     row: CatalogueRow | None = None
     dynamics: Any = None
     remote_name: str | None = None
+    own_actions: int = 1  # the number of actions of a user's env
     make_game: Callable[[], Game] = lambda: _no_game()
     make_own_env: Callable[[], gym.Env[Any, Any]] | None = None
 
@@ -64,8 +65,8 @@ class EnvDescription:
         return self.bridge_id is not None
 
     @property
-    def is_full_game(self) -> bool:
-        """Is it a whole Atari game?"""
+    def is_full_length(self) -> bool:
+        """Is it a full-length Atari game?"""
         return self.suite is FULL_ATARI
 
     @property
@@ -79,16 +80,12 @@ class EnvDescription:
         return self.bridge_id.stem if self.bridge_id is not None else self.suite.title_of(self.name)
 
     def num_actions(self) -> int:
-        """The number of actions. The env is made only if its number of actions is in no table."""
+        """The number of actions; a game that is not in our tables is loaded to count them."""
         if self.bridge_id is not None:
             return suites.num_actions_of(self.bridge_id)
-        if self.is_full_game:
-            return suites.num_actions_of_full_game(self.name)
-        env = self.make_env()
-        try:
-            return int(getattr(env.action_space, "n", 1))
-        finally:
-            env.close()
+        if self.is_full_length:
+            return suites.num_actions_of_full_length(self.name)
+        return self.own_actions
 
     def view(self, screen_shape: tuple[int, ...] | None = None) -> View:
         """How screens of the game become observations.
@@ -165,14 +162,18 @@ def _describe_text(text: str) -> EnvDescription:
     make = named_env(text)
     env = make()
     if isinstance(env.unwrapped, GameEnv):
-        return _describe_env(env)
+        return replace(_describe_env(env), remote_name=text)
     name = env.spec.id if env.spec and ":" not in text else text
+    dynamics = _dynamics(env)
+    if dynamics is None:
+        env.close()
     return EnvDescription(
         name,
         OWN,
-        env.spec.max_episode_steps if env.spec else None,
-        dynamics=_dynamics(env),
+        time_limit(env),
+        dynamics=dynamics,
         remote_name=text,
+        own_actions=_actions_of(env),
         make_game=lambda: as_game(lambda: without_bookkeeping(make()), name),
         make_own_env=make,
     )
@@ -197,16 +198,36 @@ def _describe_env(env: gym.Env[Any, Any]) -> EnvDescription:
     base = env.unwrapped
     name = env.spec.id if env.spec else type(base).__name__
     if isinstance(base, GameEnv):
-        return EnvDescription(name, OWN, base.horizon, base.stickiness, make_game=base.game.fresh)
+        played: dict[str, Any] = {"horizon": base.horizon, "stickiness": base.stickiness, "make_game": base.game.fresh}
+        if is_bridge_id(name):
+            return replace(_describe_bridge(parse_id(name)), **played)
+        return EnvDescription(
+            name, OWN, own_actions=_actions_of(env), make_own_env=lambda: copy.deepcopy(env), **played
+        )
     bare = without_bookkeeping(copy.deepcopy(env))
     return EnvDescription(
         name,
         OWN,
-        env.spec.max_episode_steps if env.spec else None,
+        time_limit(env),
         dynamics=_dynamics(env),
+        own_actions=_actions_of(env),
         make_game=lambda: as_game(lambda: copy.deepcopy(bare), name),
         make_own_env=lambda: copy.deepcopy(env),
     )
+
+
+def time_limit(env: gym.Env[Any, Any]) -> int | None:
+    """The most steps of an episode: the smallest limit of the env's registration and of its wrappers; None without one."""
+    limits = [env.spec.max_episode_steps] if env.spec and env.spec.max_episode_steps else []
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym.wrappers.TimeLimit):
+            limits.append(env._max_episode_steps)
+        env = env.env
+    return min(limits, default=None)
+
+
+def _actions_of(env: gym.Env[Any, Any]) -> int:
+    return int(getattr(env.action_space, "n", 1))
 
 
 #: Gymnasium's wrappers that only count steps or check calls. With their counters, every step would be a new state.

@@ -17,7 +17,7 @@ COMFORTABLE_MEMORY, COMFORTABLE_DISK = 4 << 30, 5 << 30
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """The result of one check. `fix` is None if nothing needs to be done."""
 
     what: str
@@ -25,7 +25,7 @@ class Finding:
     fix: str | None = None
 
 
-def examine(folder: Path) -> list[Finding]:
+def examine(folder: Path) -> list[Diagnosis]:
     """Check the suites, the optional tools and the machine.
 
     :param folder: the folder that builds are written to; the free space of its disk is reported
@@ -33,11 +33,11 @@ def examine(folder: Path) -> list[Finding]:
     return [_check_suite(name, check) for name, check in _SUITES.items()] + [*_tools(), *_machine(folder)]
 
 
-def _check_suite(name: str, check: Callable[[], str]) -> Finding:
+def _check_suite(name: str, check: Callable[[], str]) -> Diagnosis:
     try:
-        return Finding(name, check())
-    except Exception as error:  # a broken library must not hide the other findings
-        return Finding(name, "not usable", str(error).splitlines()[0] if str(error) else type(error).__name__)
+        return Diagnosis(name, check())
+    except Exception as error:  # a broken library must not hide the other diagnoses
+        return Diagnosis(name, "not usable", str(error).splitlines()[0] if str(error) else type(error).__name__)
 
 
 def _minigrid() -> str:
@@ -70,23 +70,23 @@ def _procgen() -> str:
 _SUITES: dict[str, Callable[[], str]] = {"MiniGrid": _minigrid, "Atari": _atari, "Procgen": _procgen}
 
 
-def _tools() -> Iterator[Finding]:
+def _tools() -> Iterator[Diagnosis]:
     for package, extra, use in (("distributed", "cluster", "builds on a dask cluster"),):
         try:
-            yield Finding(package, f"{version(package)} ({use})")
+            yield Diagnosis(package, f"{version(package)} ({use})")
         except PackageNotFoundError:
-            yield Finding(package, f"not installed ({use})", f"pip install 'sqirl[{extra}]'")
+            yield Diagnosis(package, f"not installed ({use})", f"pip install 'sqirl[{extra}]'")
 
 
-def _machine(folder: Path) -> Iterator[Finding]:
-    yield Finding("cores", str(all_cores()))
+def _machine(folder: Path) -> Iterator[Diagnosis]:
+    yield Diagnosis("cores", str(all_cores()))
     memory = available_memory()
     if memory is None:
-        yield Finding("free memory", "unknown on this system")
+        yield Diagnosis("free memory", "unknown on this system")
     else:
         short = "close other programs, or build with a lower --max-states" if memory < COMFORTABLE_MEMORY else None
-        yield Finding("free memory", f"{memory / (1 << 30):.1f} GiB", short)
+        yield Diagnosis("free memory", f"{memory / (1 << 30):.1f} GiB", short)
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     free = shutil.disk_usage(existing).free
     full = f"set SQIRL_HOME to a larger disk than that of {existing}" if free < COMFORTABLE_DISK else None
-    yield Finding("free disk", f"{free / (1 << 30):.1f} GiB at {folder}", full)
+    yield Diagnosis("free disk", f"{free / (1 << 30):.1f} GiB at {folder}", full)

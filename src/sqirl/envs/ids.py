@@ -18,7 +18,7 @@ STICKINESS = 0.25
 #: MiniGrid ids have no horizon in them. All MiniGrid games have this one.
 MINIGRID_HORIZON = 100
 
-#: The end of the ids of whole Atari games (`PongNoFrameskip-v4`). These are ids of Gymnasium, not of BRIDGE.
+#: The end of the ids of full-length Atari games (`PongNoFrameskip-v4`). These are ids of Gymnasium, not of BRIDGE.
 FULL_ATARI_SUFFIX = "NoFrameskip-v4"
 
 _PROCGEN = re.compile(
@@ -58,13 +58,18 @@ class EnvId:
     def stickiness(self) -> float:
         return STICKINESS if self.sticky else 0.0
 
+    @property
+    def depends_on_horizon(self) -> bool:
+        """Do the rewards depend on the horizon? Only in Skiing, which pays at the end of the run."""
+        return self.game == "skiing"
+
     def deterministic(self) -> EnvId:
         """The same game without sticky actions. A build enumerates its states."""
         return replace(self, sticky=False)
 
 
 def is_full_atari_id(text: str) -> bool:
-    """Is the text the id of a whole Atari game (not of one of the paper's 155 short games)?"""
+    """Is the text the id of a full-length Atari game (not of one of the paper's 155 short games)?"""
     return text.endswith(FULL_ATARI_SUFFIX)
 
 

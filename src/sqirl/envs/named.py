@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -25,7 +26,7 @@ def named_env(name: str) -> Callable[[], gym.Env[Any, Any]]:
         factory = getattr(imported(module_name, name), attribute, None)
         if callable(factory):
             return lambda: _call(factory, name)
-        if not name.endswith(tuple(f"-v{digit}" for digit in range(10))):
+        if not re.search(r"-v\d+$", name):
             raise UnknownEnv(f"module '{module_name}' has no class or function '{attribute}' (in '{name}')")
         registered = _registered(attribute)  # the module has registered it
     else:

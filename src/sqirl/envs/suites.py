@@ -50,7 +50,7 @@ class Suite:
 ATARI = Suite("atari", "Atari", 1.0, "nature")
 PROCGEN = Suite("procgen", "Procgen", 1.0, "nature")
 MINIGRID = Suite("minigrid", "MiniGrid", 0.99, "minigrid")
-#: Whole Atari games. Many live envs make it fast, because the network evaluates all of them in one call.
+#: Full-length Atari games. Many live envs make it fast, because the network evaluates all of them in one call.
 FULL_ATARI = Suite(
     "full-atari", "full-length Atari", 0.99, "impala", timesteps=10_000_000, eval_every=100_000, eval_episodes=20,
     max_live_envs=32, stickiness=STICKINESS, id_suffix=FULL_ATARI_SUFFIX,
@@ -113,8 +113,8 @@ def num_actions_of(env_id: EnvId) -> int:
     return num_actions_of_rom(env_id.game)
 
 
-def num_actions_of_full_game(name: str) -> int:
-    """The number of actions of a whole Atari game, from its Gymnasium id."""
-    from sqirl.envs.atari import num_actions_of_rom, rom_of_full_game
+def num_actions_of_full_length(name: str) -> int:
+    """The number of actions of a full-length Atari game, from its Gymnasium id."""
+    from sqirl.envs.atari import num_actions_of_rom, rom_of_full_length
 
-    return num_actions_of_rom(rom_of_full_game(name))
+    return num_actions_of_rom(rom_of_full_length(name))

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sqirl.errors import WorkFailed
 from sqirl.evaluation.exact import NodePolicy, exact_return
 from sqirl.mdp.tabular import TabularMDP
-from sqirl.play.lanes import Lanes
+from sqirl.play.sampling import KeyPolicy, sampled_return
 from sqirl.play.table import Table
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.vec_env import VecEnv
 
-#: (timesteps (n,), keys (n, K)) -> actions (n,)
-KeyPolicy = Callable[[NDArray[np.integer], NDArray[np.int32]], NDArray[np.integer]]
+__all__ = ["Evaluation", "KeyPolicy", "TablePolicy", "evaluate_live", "evaluate_on_table", "sampled_return"]
 
 
 @dataclass(frozen=True)
@@ -61,20 +58,6 @@ def evaluate_on_table(
         return Evaluation(mean, exact_return(played, policy.node_policy))
     except WorkFailed:  # a policy with too many histories: the mean has to do
         return Evaluation(mean, None)
-
-
-def sampled_return(table: Table, act: KeyPolicy, episodes: int, rng: np.random.Generator) -> float:
-    """The mean total reward of so many episodes."""
-    lanes = Lanes(table, episodes, rng)
-    total, alive = np.zeros(episodes), np.ones(episodes, bool)
-    while alive.any():
-        actions = np.zeros(episodes, np.int64)
-        actions[alive] = act(lanes.t[alive], lanes.keys[alive])
-        rewards, ends = lanes.step(actions)
-        total += np.where(alive, rewards, 0.0)
-        alive &= ~ends
-        lanes.reset(~alive)  # a finished lane goes on from the start; its rewards are not counted
-    return float(total.mean())
 
 
 def evaluate_live(model: BaseAlgorithm, env: VecEnv, *, episodes: int, seed: int) -> Evaluation:

@@ -31,7 +31,7 @@ class Preview:
     def __str__(self) -> str:
         lines = [
             f"{self.searches} searches begin with {self.first_runs} runs of at most {self.most_steps:,} steps in all; "
-            f"a run stops when it solves, a search goes on to better settings",
+            f"a run stops when it solves; the search then tries other settings",
             f"at most {self.hours:.1f} core hours for these runs; {self.memory_gb:.1f} GB for each worker",
             *(f"  {kind:28} {speed:10,.0f} steps/s" for kind, speed in sorted(self.speeds.items())),
         ]

@@ -1,6 +1,6 @@
 """The paper's protocol (Section 4 and Appendix C): the config of a run.
 
-A run is evaluated every 10,000 steps with 100 episodes (whole Atari games: every 100,000 with 20) and is given 5 million
+A run is evaluated every 10,000 steps with 100 episodes (full-length Atari games: every 100,000 with 20) and is given 5 million
 steps (10 million). These numbers are fields of `sqirl.envs.suites.Suite`; the presets of each algorithm are in its spec. Nothing
 here imports torch, so a wrong call is refused at once.
 """

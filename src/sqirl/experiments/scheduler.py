@@ -11,7 +11,7 @@ from typing import Any
 
 from sqirl.errors import WorkFailed
 from sqirl.experiments.search import Finding, Search, search
-from sqirl.experiments.sweeps import Sweep
+from sqirl.experiments.sweeps import Sweep, check_sweep
 from sqirl.experiments.worker import perform_task, task_of
 from sqirl.results.known_runs import KnownRuns
 from sqirl.runs.config import RunConfig
@@ -95,7 +95,7 @@ class Scheduler:
                 self._report(began)
                 self._collect()
                 if self.deadline is not None and time.monotonic() > self.deadline:
-                    raise WorkFailed("the time limit is reached; the same command goes on")
+                    raise WorkFailed("the time limit is reached; run the same command again to continue")
             self._report(began)
         finally:
             self.pool.close()  # a run in progress is resumed from its checkpoint another time
@@ -181,7 +181,7 @@ def run_sweep(
     time_limit: float | None = None,
     progress: Callable[[SweepProgress], None] | None = None,
 ) -> list[Finding]:
-    """The findings of a sweep, one for each environment and algorithm. Whatever stops it, the same call goes on.
+    """The findings of a sweep, one for each environment and algorithm. If it was stopped, call it again to continue.
 
     :param folder: where the records are kept; the user's folder of runs if None
     :param jobs: worker processes; all cores if None
@@ -191,6 +191,7 @@ def run_sweep(
     :param time_limit: seconds after which it stops with `WorkFailed`
     :param progress: called a few times a second
     """
+    check_sweep(sweep)
     if cluster is None:  # workers of a cluster have devices of their own
         from sqirl.runs.run import check_device
 

@@ -1,8 +1,9 @@
 """The paper's search for the best setting of an algorithm on one environment.
 
-For SQIRL and GORP a setting is (k, m): for each k the smallest m with which the median run solves, found by doubling m until it
-does and bisecting after, all k side by side. For PPO and DQN it is one of two values. A search is a generator: it yields the
-runs that it needs next and receives their records, so it does not know where and in which order they are run.
+If the spec of the algorithm has a `searched_option`, the smallest value of that option with which the median run solves is
+searched for every setting of the other options: the value is doubled until it solves, then bisected, all settings side by side.
+Otherwise every setting is tried. A search is a generator: it yields the runs that it needs next and receives their records, so
+it does not know where and in which order they are run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from sqirl.runs.config import STOP_MEAN, RunConfig
 from sqirl.runs.record import RunRecord
 from sqirl.runs.target import target_of
 
-#: Bisecting stops when the smallest solving m is within this factor of the largest that does not solve.
+#: Bisecting stops when the smallest solving value is within this factor of the largest that does not solve.
 FINE_ENOUGH = 1.5
 
 Search = Generator[list[RunConfig], list[RunRecord], "Finding"]
@@ -55,7 +56,7 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class SearchContext:
     """What every run of one search shares."""
 
     sweep: Sweep
@@ -78,26 +79,26 @@ class Question:
 
 def search(sweep: Sweep, env_id: str, algorithm_name: str) -> Search:
     """All runs of one algorithm on one environment."""
-    question = Question(sweep, describe(env_id), algorithm(algorithm_name))
-    if sweep.search and question.spec.searched_option is not None:
-        return _search_smallest(question)
-    return _try_all(question)
+    context = SearchContext(sweep, describe(env_id), algorithm(algorithm_name))
+    if sweep.search and context.spec.searched_option is not None:
+        return _search_smallest(context)
+    return _try_all(context)
 
 
-def _try_all(question: Question) -> Search:
+def _try_all(context: SearchContext) -> Search:
     """Every setting with every seed; the one with the smallest median wins."""
-    settings = question.spec.settings(question.sweep.values_of(question.spec), searched=False)
-    tried = [question.seeded(question.config(setting)) for setting in settings]
+    settings = context.spec.settings(context.sweep.values_of(context.spec), searched=False)
+    tried = [context.seeded(context.config(setting)) for setting in settings]
     records = yield [config for group in tried for config in group]
     by_config = {record.config: record for record in records}
     group = min(tried, key=lambda group: rank([by_config[config] for config in group]))
     steps = censored_median([by_config[config].complexity for config in group])
-    return question.finding(steps, group, len(records), _first_error(records))
+    return context.finding(steps, group, len(records), _first_error(records))
 
 
-def _search_smallest(question: Question) -> Search:
-    """Climb the ladders of all settings side by side: always the cheapest next rung, as long as it can still win."""
-    sweep, env, spec = question.sweep, question.env, question.spec
+def _search_smallest(context: SearchContext) -> Search:
+    """Bisect all settings side by side: always the cheapest next value, as long as it can still win."""
+    sweep, env, spec = context.sweep, context.env, context.spec
     if target_of(env).optimal is None:
         raise SqirlError(
             f"the optimal return of {env.name} is not known, so no setting can be seen to solve it; "
@@ -109,43 +110,43 @@ def _search_smallest(question: Question) -> Search:
     option = spec.searched_option
     assert option is not None
     values = sweep.values_of(spec)
-    ladders = [_Ladder(setting, values[option][0]) for setting in _promising(question, values)]
-    while ladders:
+    bisections = [_Bisection(setting, values[option][0]) for setting in _promising(context, values)]
+    while bisections:
         # Of two with the same cost the first one, which is the more promising
-        ladder = min(ladders, key=lambda ladder: cost.of_an_iteration({**ladder.setting, option: ladder.value}))
-        setting = {**ladder.setting, option: ladder.value}
-        config = question.config(setting)
+        bisection = min(bisections, key=lambda each: cost.of_an_iteration({**each.setting, option: each.value}))
+        setting = {**bisection.setting, option: bisection.value}
+        config = context.config(setting)
         if best is not None:  # only a complexity that is at least one evaluation smaller is better
             config = replace(config, timesteps=min(sweep.timesteps, int(best) - config.eval_every))
         if cost.of_an_iteration(setting) >= config.timesteps:  # nothing would be learned within the budget
-            ladders.remove(ladder)
+            bisections.remove(bisection)
             continue
-        group = question.seeded(config)
+        group = context.seeded(config)
         records = yield group
         count += len(records)
         if (error := _first_error(records)) is not None:
-            return question.finding(best, runs or group, count, error)
+            return context.finding(best, runs or group, count, error)
         cost.learn(records)
         steps = censored_median([record.complexity for record in records])
         if steps is not None and (best is None or steps < best):
             best, runs = steps, group
         runs = runs or group
-        if not ladder.climb(solved=steps is not None):
-            ladders.remove(ladder)
-    return question.finding(best, runs, count)
+        if not bisection.update(solved=steps is not None):
+            bisections.remove(bisection)
+    return context.finding(best, runs, count)
 
 
 @dataclass
-class _Ladder:
+class _Bisection:
     """The values to try with one setting: doubled until one solves, then bisected."""
 
     setting: dict[str, int]
-    value: int  # the next rung
+    value: int  # the next value
     low: int = 0  # no run with a value up to this solves
     high: int | None = None  # runs with this value do
 
-    def climb(self, *, solved: bool) -> bool:
-        """Take the result of the rung; True if there is another one."""
+    def update(self, *, solved: bool) -> bool:
+        """Take the result of the runs with `value`; True if there is a next value."""
         if solved:
             self.high = self.value
         else:
@@ -161,13 +162,13 @@ def _first_error(records: list[RunRecord]) -> str | None:
     return next((record.error for record in records if record.error is not None), None)
 
 
-def _promising(question: Question, values: dict[str, tuple[int, ...]]) -> list[dict[str, int]]:
+def _promising(context: SearchContext, values: dict[str, tuple[int, ...]]) -> list[dict[str, int]]:
     """The settings to search, those first that the analysis favours."""
-    settings = question.spec.settings(values, searched=True)
+    settings = context.spec.settings(values, searched=True)
     if not all("k" in setting for setting in settings):
         return settings
     by_k = {setting["k"]: setting for setting in settings}
-    return [by_k[k] for k in promising_ks(question.env, tuple(by_k))]
+    return [by_k[k] for k in promising_ks(context.env, tuple(by_k))]
 
 
 def promising_ks(env: EnvDescription | str, ks: tuple[int, ...]) -> list[int]:

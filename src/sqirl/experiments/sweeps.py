@@ -23,7 +23,7 @@ from sqirl.envs.ids import FULL_ATARI_SUFFIX
 from sqirl.errors import SqirlError
 from sqirl.experiments.protocol import check_k
 
-#: The whole Atari games of the paper's section on them.
+#: The full-length Atari games of the paper's section on them.
 FULL_ATARI_GAMES = ("BeamRider", "Breakout", "Pong", "Qbert", "Seaquest", "SpaceInvaders")
 #: The rows of the sweep "easy": shipped MDPs on which the paper's SQIRL needs few steps. A fixed list: the sweep must not change
 #: when more rows are built.
@@ -120,10 +120,12 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def _values(key: str, value: Any, *, one: bool) -> tuple[int, ...]:
-    """The values of an option: a list, or `one` number where a search starts from it."""
-    if not isinstance(value, tuple) and not one:
+    """The values of an option: a list, or exactly `one` number where a search starts from it."""
+    if one and not _is_count(value):
+        raise SqirlError(f"{key} = {value!r} is not a whole number of at least 1")
+    if not one and not isinstance(value, tuple):
         raise SqirlError(f"{key} = {value!r} is not a list of whole numbers of at least 1")
-    return value if isinstance(value, tuple) else (value,)
+    return (value,) if one else value
 
 
 def check_sweep(sweep: Sweep) -> None:
@@ -154,8 +156,9 @@ def _check_values(tried: Mapping[str, tuple[int, ...]]) -> None:
     for name, values in tried.items():
         if name not in known:
             raise SqirlError(f"no algorithm has an option {name}; there are {', '.join(known)}")
-        if not values or not all(map(_is_count, values)):
-            raise SqirlError(f"{known[name].sweep_key} = {list(values)!r} is not a list of whole numbers of at least 1")
+        if not isinstance(values, tuple) or not values or not all(map(_is_count, values)):
+            shown = list(values) if isinstance(values, tuple) else values
+            raise SqirlError(f"{known[name].sweep_key} = {shown!r} is not a list of whole numbers of at least 1")
 
 
 def _is_count(value: object) -> bool:

@@ -10,15 +10,13 @@ import numpy as np
 from sqirl.algorithms.literal import Fitted, fit_gorp, fit_sqirl
 from sqirl.algorithms.registry import GORP, SQIRL
 from sqirl.analysis.archive import archived_analyses
-from sqirl.analysis.bounds import Instance, gorp_bound
+from sqirl.analysis.bounds import EPSILON, Instance, gorp_bound
 from sqirl.analysis.result import Analysis
 from sqirl.mdp.store import stored_mdp
 from sqirl.mdp.tabular import TabularMDP
 
 #: MDPs whose A^H̄ is below this and whose min k is at most MAX_K are small enough to be learned here.
 SMALL_POWER, MAX_K = 10**8.5, 3
-#: The accuracy that the bounds are for, in shares of the range of returns.
-EPSILON = 0.05
 #: All of so many seeds must be that accurate; m is doubled up to the largest.
 SEEDS, FIRST_M, LARGEST_M = 3, 8, 40_000
 

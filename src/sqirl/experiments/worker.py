@@ -7,7 +7,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from sqirl.errors import SqirlError
+from sqirl.algorithms.registry import algorithm_names, register
+from sqirl.errors import SqirlError, WorkFailed
 from sqirl.runs.config import RunConfig
 from sqirl.runs.record import RunRecord
 from sqirl.runs.store import RecordStore
@@ -15,7 +16,8 @@ from sqirl.runs.store import RecordStore
 
 def task_of(config: RunConfig) -> dict[str, Any]:
     """The run as plain values, and the module that registers its algorithm, for a worker that has not imported it."""
-    return {"config": config.to_dict(), "module": type(config.spec).__module__}
+    spec = type(config.spec)
+    return {"config": config.to_dict(), "module": spec.__module__, "spec": spec.__qualname__}
 
 
 def perform_task(task: dict[str, Any], folder: str, device: str = "cpu") -> dict[str, Any]:
@@ -25,7 +27,7 @@ def perform_task(task: dict[str, Any], folder: str, device: str = "cpu") -> dict
     from sqirl.runs.run import perform
 
     torch.set_num_threads(1)  # workers share the machine: two threads beside a busy core are slower than one
-    importlib.import_module(task["module"])
+    _know_algorithm(task)
     config, store = RunConfig.from_dict(task["config"]), RecordStore(Path(folder))
     try:
         return perform(config, store, device=device).to_dict()
@@ -35,6 +37,16 @@ def perform_task(task: dict[str, Any], folder: str, device: str = "cpu") -> dict
         return _failed(config, store, error)
     except Exception as error:
         return _failed(config, store, error)
+
+
+def _know_algorithm(task: dict[str, Any]) -> None:
+    """Import the module of the algorithm's spec, and register the spec if the module does not do it."""
+    try:
+        module = importlib.import_module(task["module"])
+        if task["config"]["algorithm"] not in algorithm_names():
+            register(getattr(module, task["spec"])())
+    except (ImportError, AttributeError) as error:
+        raise WorkFailed(f"a worker cannot import the spec of {task['config']['algorithm']}: {error}") from error
 
 
 def _failed(config: RunConfig, store: RecordStore, error: Exception) -> dict[str, Any]:

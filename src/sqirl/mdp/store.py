@@ -40,6 +40,8 @@ def stored_mdp(env: EnvDescription | EnvId | str, horizon: int | None = None) ->
     if env_id is None:
         return None
     horizon = horizon or env_id.horizon
+    if env_id.depends_on_horizon and horizon != env_id.horizon:
+        return None
     for folder in (user_folder() / "mdps", shipped_folder()):
         for _, path in sorted(_files_of_game(folder, env_id)):
             stored = TabularMDP.load(path)
@@ -66,7 +68,7 @@ def is_prefix(env_id: EnvId, other: EnvId) -> bool:
     """
     same_game = replace(env_id, horizon=1, sticky=False) == replace(other, horizon=1, sticky=False)
     return same_game and (
-        env_id.horizon == other.horizon or (env_id.horizon < other.horizon and env_id.game != "skiing")
+        env_id.horizon == other.horizon or (env_id.horizon < other.horizon and not env_id.depends_on_horizon)
     )
 
 

@@ -13,20 +13,20 @@ from sqirl.play.players import Keep, Player, Seed
 
 #: (timesteps (n,), keys (n, K), numbers of episodes (n,)) -> actions (n,)
 Act = Callable[[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]], NDArray[np.integer]]
-#: (steps just taken, infos of episodes that ended, rewards, ends) -> go on?
+#: (steps just taken, infos of episodes that ended, rewards, ends) -> continue?
 OnStep = Callable[[int, list[dict[str, Any]], NDArray[np.float64], NDArray[np.bool_]], bool]
 
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """n transitions (s, a, r, s') with the return from s on; `next_keys` mean nothing where the episode does not go on."""
+    """n transitions (s, a, r, s') with the return from s on; `next_keys` mean nothing where the episode does not continue."""
 
     keys: NDArray[np.int32]  # (n, K)
     next_keys: NDArray[np.int32]  # (n, K)
     actions: NDArray[np.integer]  # (n,)
     rewards: NDArray[np.float64]  # (n,)
     returns: NDArray[np.float64]  # (n,) discounted reward-to-go
-    goes_on: NDArray[np.bool_]  # (n,)
+    continues: NDArray[np.bool_]  # (n,)
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -87,7 +87,7 @@ class Episodes:
             actions=pick(self.actions),
             rewards=pick(self.rewards),
             returns=pick(self.returns_to_go(gamma)),
-            goes_on=~pick(self.ends),
+            continues=~pick(self.ends),
         )
 
 

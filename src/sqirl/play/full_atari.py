@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecFrameStack, VecMonitor
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
-from sqirl.envs.atari import rom_of_full_game
+from sqirl.envs.atari import rom_of_full_length
 from sqirl.envs.suites import FULL_ATARI
 from sqirl.errors import MissingExtra, SqirlError
-from sqirl.play.vec_env import WholeVecEnv
+from sqirl.play.vec_env import BatchedVecEnv
 
 STACKED = 4
 FRAMESKIP = 4
@@ -23,11 +23,11 @@ FRAMESKIP = 4
 def full_atari_env(env: str, *, num_envs: int, seed: int | None = None) -> VecEnv:
     """Frames of 84×84, four of them stacked, four skipped; rewards clipped to their sign for learning."""
     games = VecMonitor(AtariGames(env, num_envs, seed=seed))  # it sees the game's own rewards
-    return VecFrameStack(SignsOfRewards(games), STACKED)
+    return VecFrameStack(SignRewards(games), STACKED)
 
 
-class AtariGames(WholeVecEnv):
-    """ale-py's own vectorised games, whose emulators run on threads, as Stable-Baselines3 wants them.
+class AtariGames(BatchedVecEnv):
+    """ale-py's own vectorised games, whose emulators run on threads, in the form of a `VecEnv`.
 
     An episode begins with up to 30 frames of no-op and one frame of FIRE. A sticky action replaces FIRE in a quarter of the
     episodes, as it may replace any action of the agent, who has to press FIRE after every lost life. A picture is the
@@ -42,11 +42,11 @@ class AtariGames(WholeVecEnv):
         *,
         seed: int | None = None,
         stickiness: float = FULL_ATARI.stickiness,
-        waiting: int = 30,
+        max_noops: int = 30,
         fire: bool = True,
-        longest: int = 108_000,
+        max_frames: int = 108_000,
     ) -> None:
-        """`longest`: frames after which an episode is cut off."""
+        """`max_noops`: frames of no-op before an episode, at most; `max_frames`: frames after which an episode is cut off."""
         if num_envs < 1:
             raise SqirlError(f"num_envs = {num_envs} is below 1")
         try:
@@ -54,15 +54,15 @@ class AtariGames(WholeVecEnv):
         except ImportError as error:
             raise MissingExtra("Full-length Atari", "atari,train") from error
         self.games: Any = AtariVectorEnv(
-            rom_of_full_game(env),
+            rom_of_full_length(env),
             num_envs,
-            max_num_frames_per_episode=longest,
+            max_num_frames_per_episode=max_frames,
             num_threads=min(num_envs, th.get_num_threads()),
             repeat_action_probability=stickiness,
             autoreset_mode=gym.vector.AutoresetMode.SAME_STEP,
             frameskip=FRAMESKIP,
             stack_num=1,  # VecFrameStack does it, with blank frames before a start
-            noop_max=waiting,
+            noop_max=max_noops,
             use_fire_reset=fire,
             reward_clipping=False,
         )
@@ -108,7 +108,7 @@ class AtariGames(WholeVecEnv):
         self.games = None
 
 
-class SignsOfRewards(VecEnvWrapper):
+class SignRewards(VecEnvWrapper):
     """Rewards clipped to their sign: -1, 0 or 1."""
 
     def reset(self) -> VecEnvObs:

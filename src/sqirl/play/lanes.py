@@ -83,8 +83,8 @@ class Lanes:
     def state(self) -> dict[str, Any]:
         """Where every lane is, and the state of the generator: for a checkpoint of lanes over a table."""
         where = {"states": self.states, "executed": self.executed, "t": self.t, "keys": self.keys}
-        return {**where, "chance": self.rng.bit_generator.state}
+        return {**where, "rng": self.rng.bit_generator.state}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.states, self.executed, self.t, self.keys = (state[n] for n in ("states", "executed", "t", "keys"))
-        self.rng.bit_generator.state = state["chance"]
+        self.rng.bit_generator.state = state["rng"]

@@ -70,7 +70,7 @@ class FrameMemory:
 class LivePlayer:
     """Plays a vectorised env of Stable-Baselines3, or a `SingleEnv`."""
 
-    keys_last = False
+    keys_are_permanent = False
 
     def __init__(self, env: Any, *, capacity: int, stacked: int = 1, horizon: int | None = None) -> None:
         self.env, self.num_lanes, self.horizon = env, env.num_envs, horizon
@@ -144,7 +144,7 @@ class SingleEnv:
         observation, reward, terminated, truncated, _ = self.env.step(int(actions[0]))
         paid = float(reward)
         if not math.isfinite(paid):
-            raise SqirlError(f"the env paid {paid}; rewards must be finite")
+            raise SqirlError(f"the env returned the reward {paid}; rewards must be finite")
         ended = terminated or truncated
         shown = self.reset() if ended else np.asarray(observation)[None]
         return shown, np.array([paid]), np.array([ended]), []

@@ -38,7 +38,7 @@ class Player(Protocol):
     horizon: int | None
     keys: NDArray[np.int32]  # (num_lanes, key_length)
     key_length: int
-    keys_last: bool  # does a key name the same observation for ever?
+    keys_are_permanent: bool  # does a key always name the same observation?
 
     def start(self, episodes: int, seed: Seed) -> None: ...
     def step(
@@ -54,7 +54,7 @@ class TablePlayer:
     action executed last where actions are sticky.
     """
 
-    keys_last = True
+    keys_are_permanent = True
 
     def __init__(self, played: Table | TabularMDP, *, reward_factor: float = 1.0, max_lanes: int = MAX_LANES) -> None:
         self.played, self.reward_factor, self.max_lanes = played, reward_factor, max_lanes
@@ -126,5 +126,5 @@ def as_player(env: Playable, *, episodes: int, horizon: int | None = None, max_l
         single = SingleEnv(env, horizon)
         return LivePlayer(single, capacity=episodes * (single.horizon + 1) + 1, horizon=single.horizon)
     if not hasattr(env, "start"):
-        raise SqirlError(f"{type(env).__name__} is no id, no TabularMDP and no (single) Gymnasium env")
+        raise SqirlError(f"{type(env).__name__} is not an id, a TabularMDP or a single Gymnasium env")
     return env

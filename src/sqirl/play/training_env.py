@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium as gym
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack, VecTransposeImage
 
+from sqirl.envs.adapters import env_errors
 from sqirl.envs.description import EnvDescription, describe
 from sqirl.mdp.store import user_folder
 from sqirl.play.full_atari import full_atari_env
@@ -38,10 +39,10 @@ def training_env(
     :param progress: called while screens are drawn
     """
     description = describe(env)
-    if description.is_full_game:
+    if description.is_full_length:
         return full_atari_env(description.name, num_envs=num_envs)
     if not description.is_bridge:
-        return DummyVecEnv([lambda: Monitor(_limited(description.make_env())) for _ in range(num_envs)])
+        return DummyVecEnv([lambda: Monitor(_limited(description)) for _ in range(num_envs)])
     table = None if live else _stored_table(description, progress)
     if verbose:
         where = (
@@ -60,10 +61,26 @@ def training_env(
     return DummyVecEnv([make for _ in range(num_envs)])
 
 
-def _limited(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-    """Without a limit an episode, and with it an evaluation, may never end."""
-    limit = env.spec.max_episode_steps if env.spec is not None else None
-    return env if limit else gym.wrappers.TimeLimit(env, EPISODE_LIMIT)
+def _limited(description: EnvDescription) -> gym.Env[Any, Any]:
+    """The user's env with a limit on its episodes: without one an evaluation might never end."""
+    env = EnvErrors(description.make_env(), description.name)
+    return env if description.horizon is not None else gym.wrappers.TimeLimit(env, EPISODE_LIMIT)
+
+
+class EnvErrors(gym.Wrapper[Any, Any, Any, Any]):
+    """Turns an exception of a user's env into an error of one line."""
+
+    def __init__(self, env: gym.Env[Any, Any], name: str) -> None:
+        super().__init__(env)
+        self._name = name
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        with env_errors(self._name, "reset"):
+            return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        with env_errors(self._name, "step"):
+            return self.env.step(action)
 
 
 #: The table that was used last: a worker of a sweep does many runs on one game, and loading a table takes seconds.
@@ -116,6 +133,6 @@ def horizon_of(env: VecEnv) -> int | None:
             known = env.get_attr(name)[0]
         except (AttributeError, ValueError):
             continue
-        if known and known <= EPISODE_LIMIT:
+        if known and known < EPISODE_LIMIT:  # our own limit is no horizon
             return int(known)
     return None

@@ -14,8 +14,8 @@ from sqirl.play.lanes import Lanes
 from sqirl.play.table import Table
 
 
-class WholeVecEnv(VecEnv):
-    """A `VecEnv` whose lanes are not env objects of their own: attributes and methods belong to the whole."""
+class BatchedVecEnv(VecEnv):
+    """A `VecEnv` whose lanes are not env objects of their own: attributes and methods belong to all lanes together."""
 
     def close(self) -> None:
         """Nothing to close."""
@@ -33,8 +33,8 @@ class WholeVecEnv(VecEnv):
         return [False] * len(list(self._get_indices(indices)))
 
 
-class TableVecEnv(WholeVecEnv):
-    """`num_envs` episodes side by side from the table; ends and restarts are reported as Stable-Baselines3 wants them.
+class TableVecEnv(BatchedVecEnv):
+    """`num_envs` episodes side by side from the table; ends and restarts are reported in the form of Stable-Baselines3.
 
     Rewards are divided by `reward_factor`, for learning; the episode's total in `infos` is in the units of the game. The last
     observation of an episode is blank: the table has no state for it, and nothing bootstraps from it.

@@ -99,7 +99,7 @@ class SolvedByLuck:
 
 @dataclass(frozen=True)
 class FullLengthRun:
-    """The evaluations of one run on a whole Atari game: (steps, mean return) after training, and the mean before it."""
+    """The evaluations of one run on a full-length Atari game: (steps, mean return) after training, and the mean before it."""
 
     game: str
     algorithm: AlgorithmSpec
@@ -128,12 +128,12 @@ class ReportData:
 
     @cached_property
     def full_length(self) -> list[EnvironmentRuns]:
-        """The runs on whole Atari games."""
+        """The runs on full-length Atari games."""
         return [runs for runs in self.runs.values() if runs.suite is FULL_ATARI]
 
     @cached_property
     def others(self) -> list[EnvironmentRuns]:
-        """The runs on environments that are neither the paper's nor whole Atari games."""
+        """The runs on environments that are neither the paper's nor full-length Atari games."""
         known = {row.env_id for row in self.rows}
         return [runs for env, runs in self.runs.items() if env not in known and runs.suite is not FULL_ATARI]
 
@@ -229,7 +229,7 @@ class ReportData:
 
     @property
     def full_length_runs(self) -> list[FullLengthRun]:
-        """The first seed of every outcome on a whole Atari game."""
+        """The first seed of every outcome on a full-length Atari game."""
         return [
             _full_length_run(runs.title, outcome) for runs in self.full_length for outcome in runs.outcomes.values()
         ]

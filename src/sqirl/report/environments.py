@@ -35,7 +35,7 @@ class EnvironmentRow:
     catalogue_row: CatalogueRow
     analysis: Analysis | None
     growth: Growth | None
-    mdp_at_hand: bool  # the MDP comes with the package
+    mdp_is_shipped: bool  # the MDP comes with the package
 
     @property
     def env_id(self) -> str:
@@ -122,9 +122,10 @@ class EnvironmentRow:
 
     def to_dict(self) -> dict[str, Any]:
         """The object that `sqirl envs --json` prints."""
-        names = ("env_id", "suite", "horizon", "num_actions", "paper_optimal", "mdp_at_hand", "num_states", "optimal",
+        names = ("env_id", "suite", "horizon", "num_actions", "paper_optimal", "num_states", "optimal",
                  "min_k", "approx_min_k", "effective_horizon", "searched_k", "agrees")  # fmt: skip
         return {name: getattr(self, name) for name in names} | {
+            "mdp_at_hand": self.mdp_is_shipped,
             "frameskip": self.catalogue_row.env_id.frameskip,
             "reward_factor": self.catalogue_row.reward_factor,
             "paper_steps": dict(self.catalogue_row.paper_steps),

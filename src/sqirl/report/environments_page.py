@@ -83,7 +83,7 @@ def markdown_page(rows: Sequence[EnvironmentRow]) -> str:
     ]
     for row in rows:
         name, *rest = _cells(row)
-        lines.append("| " + " | ".join([f"`{name}`", "yes" if row.mdp_at_hand else "-", *rest]) + " |")
+        lines.append("| " + " | ".join([f"`{name}`", "yes" if row.mdp_is_shipped else "-", *rest]) + " |")
     return "\n".join([*lines, *_growth_section(rows)])
 
 

@@ -57,7 +57,7 @@ def draw_diagonal(axes: Axes, low: float, high: float, label: str | None = None)
 
 
 def check_figure_path(path: Path) -> None:
-    """Raise `SqirlError` if the ending of the path is no picture format: called before the work, not after it."""
+    """Raise `SqirlError` if the ending of the path is not a picture format: called before the work, not after it."""
     if path.suffix not in FORMATS:
         raise SqirlError(f"'{path}' ends in '{path.suffix}'; figures are written as {', '.join(FORMATS)}")
 

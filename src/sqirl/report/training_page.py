@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Sequence
 
 from sqirl.algorithms.registry import GORP, SQIRL, algorithm, algorithms
+from sqirl.analysis.bounds import EPSILON
 from sqirl.envs.suites import ATARI, FULL_ATARI
-from sqirl.experiments.theory import EPSILON, FIRST_M, SEEDS, TheoryPoint
+from sqirl.experiments.theory import FIRST_M, SEEDS, TheoryPoint
 from sqirl.report.data import ReportData
 from sqirl.results.outcomes import Outcome
 from sqirl.results.statistics import WITHIN_FACTOR
@@ -103,7 +104,7 @@ def _full_length(data: ReportData) -> list[str]:
         "## Full-length Atari, short runs",
         "",
         *_wrapped(
-            "Whole Atari games as in the paper's Figure 4, with one seed and far fewer steps than the paper's "
+            "Full-length Atari games as in the paper's Figure 4, with one seed and far fewer steps than the paper's "
             f"{FULL_ATARI.timesteps:,}. A number is the mean return of {FULL_ATARI.eval_episodes} episodes: before training, and "
             f"after the thousands of steps in brackets. Before training, {GORP.label} acts randomly, and the others act greedily "
             "on a network that has not learned."

@@ -33,7 +33,7 @@ class Outcome:
 
 
 def outcomes(records: Iterable[RunRecord]) -> dict[tuple[str, str], Outcome]:
-    """(environment, algorithm) -> outcome. Failed runs count for nothing; runs that never solved count as not solved."""
+    """(environment, algorithm) -> outcome. Failed runs are ignored; runs that never solved count as not solved."""
     groups: dict[tuple[str, str], dict[RunConfig, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         if record.error is None:

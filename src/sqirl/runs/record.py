@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from sqirl.runs.config import RunConfig
@@ -115,11 +115,12 @@ class RunRecord:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> RunRecord:
-        known = {key: value for key, value in plain.items() if key not in ("solved_at", "solved_exactly_at")}
+        own = {f.name for f in fields(cls)}  # what a newer version adds, and what is computed, is left out
+        known = {key: value for key, value in plain.items() if key in own}
         known["config"] = RunConfig.from_dict(plain["config"])
         known["curve"] = tuple(Point(int(p[0]), float(p[1]), *map(_optional_float, p[2:])) for p in plain["curve"])
         if not all(math.isfinite(point.mean) for point in known["curve"]):
-            raise ValueError("a mean return that is no number")
+            raise ValueError("a mean return that is not a number")
         return cls(**known)
 
 

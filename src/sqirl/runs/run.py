@@ -126,9 +126,9 @@ class Run:
             if self.table is None:  # a live game starts new episodes; they must not repeat its first ones
                 self.env.seed(self._live_seed(self.model.num_timesteps))
         self._began = time.monotonic()
-        whole_game = self.description.is_full_game
-        if whole_game and not self.curve:
-            self.evaluate()  # no analysis says where the curve of a whole game begins
+        is_full_length = self.description.is_full_length
+        if is_full_length and not self.curve:
+            self.evaluate()  # no analysis says where the curve of a full-length game begins
         if not self.solved:
             done = self.model.num_timesteps
             self.model.learn(self.config.timesteps - done, callback=_Watch(self), reset_num_timesteps=not done)
@@ -144,7 +144,7 @@ class Run:
             self.target.random,
             "table" if self.table is not None else "live",
             self.model.device.type,
-            versions={name: version(name) for name in (*VERSIONS, *(["ale-py"] if whole_game else []))},
+            versions={name: version(name) for name in (*VERSIONS, *(["ale-py"] if is_full_length else []))},
         )
 
     @property
@@ -167,7 +167,7 @@ class Run:
         found = self._evaluation(steps)
         if not np.isfinite(found.mean):
             raise WorkFailed(
-                f"the mean return after {steps:,} steps is {found.mean}: {self.config.env_id} pays no numbers"
+                f"the mean return of {self.config.env_id} after {steps:,} steps is {found.mean}: its rewards are not finite"
             )
         point = Point(steps, found.mean, found.exact)
         if point not in self.curve:  # learning after the last step makes another one of the same steps

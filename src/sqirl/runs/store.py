@@ -8,20 +8,21 @@ import json
 import os
 import tempfile
 import time
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
-from sqirl.errors import SqirlError
+from sqirl.errors import SqirlError, UnknownAlgorithm
 from sqirl.mdp.store import user_folder
 from sqirl.runs.config import RunConfig
 from sqirl.runs.record import RunRecord
 from sqirl.runtime.files import write_atomically
 from sqirl.runtime.locks import try_to_lock
 
-#: Seconds between two looks at the lock of a run that another process does.
+#: Seconds between two checks of the lock of a run that another process does.
 POLL_SECONDS = 0.5
 
 
@@ -87,12 +88,22 @@ class RecordStore:
             ) from error
 
     def all(self) -> list[RunRecord]:
-        return [read_record(path) for path in sorted(self.folder.glob("*.json"))]
+        """All records. Those of algorithms that are not registered are left out, with a warning."""
+        found = []
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                found.append(read_record(path))
+            except UnknownAlgorithm as error:
+                warnings.warn(f"'{path}' is left out: {error}; import the module that registers it", stacklevel=2)
+        return found
 
 
 def read_record(path: Path) -> RunRecord:
+    """The record in a file; a file that holds none is an error that names it."""
     try:
         return RunRecord.from_dict(json.loads(path.read_text()))
+    except UnknownAlgorithm:
+        raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, SqirlError) as error:
         raise SqirlError(
             f"'{path}' is not a record of a run ({error}); remove it, and the run is done again"

@@ -34,7 +34,7 @@ class DQNSpec(StableBaselinesSpec):
     calibration_steps: ClassVar[int] = 300
 
     def presets(self, env: EnvDescription) -> dict[str, int]:
-        return {"epsilon_steps": 1_000_000 if env.is_full_game else 500_000}
+        return {"epsilon_steps": 1_000_000 if env.is_full_length else 500_000}
 
     def make_model(
         self, env: VecEnv, description: EnvDescription, options: Options, *, timesteps: int, seed: int, device: str

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from sqirl.evaluation.returns import TablePolicy
     from sqirl.play.table import Table
 
-#: The paper's (k, m) for whole Atari games (appendix C); games that are not listed have (1, 1).
-FULL_GAME_SETTINGS = {"Breakout": (3, 1), "Pong": (1, 3), "Qbert": (1, 10), "SpaceInvaders": (1, 3)}
+#: The paper's (k, m) for full-length Atari games (appendix C); games that are not listed have (1, 1).
+FULL_LENGTH_SETTINGS = {"Breakout": (3, 1), "Pong": (1, 3), "Qbert": (1, 10), "SpaceInvaders": (1, 3)}
 
 
 class GORPSpec(IteratedSpec):
@@ -28,7 +28,7 @@ class GORPSpec(IteratedSpec):
     calibration_steps: ClassVar[int] = 2000
 
     def presets(self, env: EnvDescription) -> dict[str, int]:
-        k, m = FULL_GAME_SETTINGS.get(env.game_title, (1, 1)) if env.is_full_game else (1, 100)
+        k, m = FULL_LENGTH_SETTINGS.get(env.game_title, (1, 1)) if env.is_full_length else (1, 100)
         return {"k": k, "m": m}
 
     def settings(self, tried: Mapping[str, tuple[int, ...]], *, searched: bool) -> list[dict[str, int]]:

@@ -34,7 +34,7 @@ class SQIRL(IteratedAlgorithm):
     Where it departs from Algorithm 2 of the paper (`sqirl.algorithms.literal.fit_sqirl`), and why:
 
     1. One network with k·A outputs stands for Q^1..Q^k at all timesteps: it generalises over time, as deep RL does.
-    2. Its weights are copied after iteration i and act at timestep i ever after: that is the paper's policy π_i.
+    2. Its weights are copied after iteration i and act at timestep i from then on: that is the paper's policy π_i.
     3. Data are kept: the last 10^6 transitions. Only those at timestep i and later are stored, because the earlier actions were
        chosen by the policy, and Q^1 is the value of random play.
     4. Q^1..Q^k are regressed at once, on the targets of the current network (no target network): each gradient step is one on
@@ -158,7 +158,7 @@ class SQIRL(IteratedAlgorithm):
             distinct.learned,
             tensor(distinct.place, th.int64),
             tensor(distinct.next_place, th.int64),
-            tensor(samples.goes_on, th.float32),
+            tensor(samples.continues, th.float32),
             tensor(samples.actions, th.int64),
             tensor(samples.rewards, th.float32),
             tensor(samples.returns, th.float32),
@@ -179,7 +179,7 @@ class SQIRL(IteratedAlgorithm):
 
     def act_by_keys(self, t: NDArray[np.integer], keys: NDArray[np.int32]) -> NDArray[np.integer]:
         """(n,) the greedy actions at the timesteps (n,) where these keys are observed; equal ones are evaluated once."""
-        if not self.player.keys_last:
+        if not self.player.keys_are_permanent:
             return self.policy.act(t, th.as_tensor(self.player.observations(keys)))
         rows = np.column_stack([np.minimum(t, len(self.policy.frozen)), keys]).astype(np.int32)
         distinct, _, place = distinct_rows(rows)
@@ -237,13 +237,13 @@ class SQIRL(IteratedAlgorithm):
         return ["policy", "policy.optimizer"], []
 
     def save_checkpoint(self, path: str | Path) -> None:
-        """Everything that learning goes on from: call it between iterations."""
+        """Write everything needed to resume; call it between iterations."""
         from sqirl.algorithms.sqirl.checkpoint import save_checkpoint
 
         save_checkpoint(self, Path(path))
 
     def load_checkpoint(self, path: str | Path) -> None:
-        """Go on from a checkpoint of a model made with the same arguments: `learn(…, reset_num_timesteps=False)`."""
+        """Resume from a checkpoint of a model made with the same arguments: `learn(…, reset_num_timesteps=False)`."""
         from sqirl.algorithms.sqirl.checkpoint import load_checkpoint
 
         load_checkpoint(self, Path(path))

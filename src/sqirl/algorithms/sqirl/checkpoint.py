@@ -33,7 +33,7 @@ def load_checkpoint(model: SQIRL, path: Path) -> None:
 
 
 def learning_state(model: SQIRL) -> dict[str, Any]:
-    """Everything that learning goes on from; arrays as tensors, which are written without a copy."""
+    """Everything needed to resume; arrays as tensors, which are written without a copy."""
     player = model.player
     return {
         "identity": _identity(model),
@@ -69,7 +69,7 @@ def _frames_state(memory: FrameMemory) -> dict[str, Any]:
 
 
 def _identity(model: SQIRL) -> dict[str, Any]:
-    """What two runs must share for one to go on from the other."""
+    """What two runs must share for one to resume from the other."""
     names = ("k", "m", "horizon", "gamma", "seed", "buffer_size", "batch_size", "n_epochs", "learning_rate")
     shapes = {"observations": str(model.observation_space), "actions": str(model.action_space)}
     return {**{name: getattr(model, name) for name in names}, **shapes}

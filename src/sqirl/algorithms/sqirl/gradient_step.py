@@ -25,7 +25,7 @@ class Batch:
     learned: int
     place: th.Tensor  # (P, B) int64: which observation is s
     next_place: th.Tensor  # (P, B) int64: which is s'; anything where the episode is over
-    goes_on: th.Tensor  # (P, B) float: 0 where s' is the end
+    continues: th.Tensor  # (P, B) float: 0 where s' is the end
     actions: th.Tensor  # (P, B) int64
     rewards: th.Tensor  # (P, B)
     returns: th.Tensor  # (P, B) y, the reward-to-go
@@ -60,7 +60,7 @@ def targets(batch: Batch, q: th.Tensor, gamma: float) -> th.Tensor:
     """(P, B, k): y for Q^1, and r + γ max_a Q^{j-1}(s', a) for Q^j, by the current network (there is no target network)."""
     best = q[:, :, :-1].amax(dim=-1)  # (P, U, k - 1)
     ahead = th.gather(best, 1, batch.next_place[..., None].expand(-1, -1, best.shape[-1]))
-    bootstrapped = batch.rewards[..., None] + gamma * batch.goes_on[..., None] * ahead
+    bootstrapped = batch.rewards[..., None] + gamma * batch.continues[..., None] * ahead
     return th.cat([batch.returns[..., None], bootstrapped], dim=-1)
 
 

@@ -23,7 +23,7 @@ SMALLEST_FOR_NATURE = 36
 
 
 class FrozenWeights(nn.Module):
-    """The network's weights as they were at the end of each iteration: what acts at that timestep ever after.
+    """The network's weights as they were at the end of each iteration: what acts at that timestep from then on.
 
     They travel in the module's state, so that saving and loading a policy keeps them.
     """
@@ -94,7 +94,7 @@ class SQIRLPolicy(TimedPolicy):
     def preprocess(self, observations: th.Tensor) -> th.Tensor:
         """(n, …) observations as they come from the env → what the network takes."""
         if isinstance(self.observation_space, gym.spaces.Discrete):
-            observations = observations - int(self.observation_space.start)  # which Stable-Baselines3 takes to be 0
+            observations = observations - int(self.observation_space.start)  # Stable-Baselines3 assumes that start is 0
         ready = preprocess_obs(observations, self.observation_space, normalize_images=self.normalize_images)
         assert isinstance(ready, th.Tensor)
         if ready.ndim == 4 and ready.device.type == "cpu":
@@ -129,7 +129,7 @@ class SQIRLPolicy(TimedPolicy):
 
 
 class SQIRLCnnPolicy(SQIRLPolicy):
-    """For images: NatureCNN, or for those too small for it a smaller one; features go straight to the outputs."""
+    """For images: NatureCNN, or MiniGridCNN if the image is too small for it; features go straight to the outputs."""
 
     def __init__(self, observation_space: Any, *args: Any, **kwargs: Any) -> None:
         if len(observation_space.shape or ()) != 3:

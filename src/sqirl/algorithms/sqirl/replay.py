@@ -28,14 +28,14 @@ class Replay:
         self.capacity, self.size, self._next = capacity, 0, 0  # the newest row lies before `_next`
         dtype = [
             ("key", np.int32, key_length), ("next_key", np.int32, key_length), ("action", np.int16),
-            ("reward", np.float32), ("return", np.float32), ("goes_on", np.bool_),
+            ("reward", np.float32), ("return", np.float32), ("continues", np.bool_),
         ]  # fmt: skip
         self._rows = np.zeros(min(capacity, 1 << 12), dtype)
 
     def extend(self, new: Transitions) -> None:
         rows = np.empty(len(new), self._rows.dtype)
         rows["key"], rows["next_key"], rows["action"] = new.keys, new.next_keys, new.actions
-        rows["reward"], rows["return"], rows["goes_on"] = new.rewards, new.returns, new.goes_on
+        rows["reward"], rows["return"], rows["continues"] = new.rewards, new.returns, new.continues
         rows = rows[-self.capacity :]
         self._grow(min(self.capacity, self.size + len(rows)))
         places = (self._next + np.arange(len(rows))) % self.capacity
@@ -52,7 +52,7 @@ class Replay:
     def sample(self, count: int, rng: np.random.Generator) -> Transitions:
         """`count` transitions drawn uniformly, with replacement."""
         rows = self._rows[self._places(rng.integers(self.size, size=count))]
-        names = ("key", "next_key", "action", "reward", "return", "goes_on")
+        names = ("key", "next_key", "action", "reward", "return", "continues")
         return Transitions(*(np.ascontiguousarray(rows[name]) for name in names))
 
     def _places(self, ages: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -96,12 +96,12 @@ def distinct_observations(samples: Transitions, *, with_next: bool) -> Distinct:
     if not with_next:
         keys, _, place = distinct_rows(samples.keys)
         return Distinct(keys, len(keys), place, np.zeros_like(place))
-    everything = np.concatenate([samples.keys, samples.next_keys[samples.goes_on]])
+    everything = np.concatenate([samples.keys, samples.next_keys[samples.continues]])
     keys, first, place = distinct_rows(everything)
     order = np.argsort(first >= len(samples), kind="stable")  # those of some s come first
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     place = rank[place]
     next_place = np.zeros(len(samples), np.int64)
-    next_place[samples.goes_on] = place[len(samples) :]
+    next_place[samples.continues] = place[len(samples) :]
     return Distinct(keys[order], int((first < len(samples)).sum()), place[: len(samples)], next_place)

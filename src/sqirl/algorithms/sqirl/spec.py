@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from sqirl.evaluation.returns import TablePolicy
     from sqirl.play.table import Table
 
-#: The paper's m for whole Atari games (appendix C); games that are not listed have the first value.
-FULL_GAME_M, FULL_GAME_M_OF = 10, {"Qbert": 20}
-#: Steps that measure the speed in whole games, where SQIRL learns only after an episode.
-FULL_GAME_CALIBRATION_STEPS = 2500
+#: The paper's m for full-length Atari games (appendix C); games that are not listed have the first value.
+FULL_LENGTH_M, FULL_LENGTH_M_OF = 10, {"Qbert": 20}
+#: Steps that measure the speed in full-length games, where SQIRL learns only after an episode.
+FULL_LENGTH_CALIBRATION_STEPS = 2500
 #: Bytes of a transition in the replay buffer; a growing buffer is copied, so twice that is needed.
 TRANSITION_BYTES = 60
 #: Steps of an episode whose length is not known, for the number of iterations that a budget allows.
@@ -33,7 +33,7 @@ class SQIRLSpec(IteratedSpec):
     calibration_steps: ClassVar[int] = 600
 
     def presets(self, env: EnvDescription) -> dict[str, int]:
-        m = FULL_GAME_M_OF.get(env.game_title, FULL_GAME_M) if env.is_full_game else 100
+        m = FULL_LENGTH_M_OF.get(env.game_title, FULL_LENGTH_M) if env.is_full_length else 100
         return {"k": 1, "m": m}
 
     def episodes_per_iteration(self, options: Options, num_actions: int) -> int:
@@ -78,14 +78,14 @@ class SQIRLSpec(IteratedSpec):
         return parts
 
     def calibration_run(self, description: EnvDescription, options: Options) -> tuple[int, dict[str, int]]:
-        if description.is_full_game:
-            return FULL_GAME_CALIBRATION_STEPS, {**options, M.name: 1}
+        if description.is_full_length:
+            return FULL_LENGTH_CALIBRATION_STEPS, {**options, M.name: 1}
         return super().calibration_run(description, options)
 
     def calibrate(self, model: Any, description: EnvDescription, timesteps: int) -> float:
-        """In whole games one epoch instead of ten, or it would take minutes; the time of the others is added."""
+        """In full-length games one epoch instead of ten, or it would take minutes; the time of the others is added."""
         epochs = model.n_epochs
-        if description.is_full_game:
+        if description.is_full_length:
             model.n_epochs = 1
         model.learn(timesteps)
         return float((epochs / model.n_epochs - 1) * model.training_seconds)
