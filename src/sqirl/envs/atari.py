@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.envs.game import Game
-from sqirl.envs.ids import is_full_atari_id
+from sqirl.envs.ids import EnvId, is_full_atari_id
 from sqirl.envs.view import View, frames_as_channels
 from sqirl.errors import MissingExtra, UnknownEnv
 
@@ -155,6 +155,21 @@ class AtariGame:
         rom = Path(str(roms.get_rom_path(self.name))).read_bytes()
         seeds = {"random_seed": RANDOM_SEED, "system_random_seed": SYSTEM_RANDOM_SEED}
         return {"ale-py": version("ale-py"), "rom_sha256": sha256(rom).hexdigest(), **seeds}
+
+
+def make_game(env_id: EnvId) -> AtariGame:
+    """The live game of an id."""
+    return AtariGame(env_id.game, env_id.frameskip, env_id.horizon)
+
+
+def view_of(screen_shape: tuple[int, ...]) -> View:
+    """The view of all games: their screens have one shape."""
+    return VIEW
+
+
+def num_actions_of(env_id: EnvId) -> int:
+    """The number of actions in the game of an id."""
+    return num_actions_of_rom(env_id.game)
 
 
 def num_actions_of_rom(rom: str) -> int:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from sqirl.envs.catalogue import near_matches
 from sqirl.envs.game import Game
+from sqirl.envs.ids import EnvId
 from sqirl.envs.view import View, with_time_plane
 from sqirl.errors import MissingExtra, UnknownEnv
 
@@ -44,7 +45,7 @@ class MiniGridGame:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.num_actions = num_actions_of(name)
+        self.num_actions = _num_actions(name)
         self._env = _make_minigrid(name)
         # MiniGrid's partial observation takes ten times as long as the step, and it is not used: screen() shows the whole grid
         self._env.gen_obs = lambda: {}
@@ -133,8 +134,17 @@ class MiniGridGame:
         return {"minigrid": version("minigrid"), "seed": SEED}
 
 
-def num_actions_of(name: str) -> int:
-    """How many of MiniGrid's actions a game uses."""
+def make_game(env_id: EnvId) -> MiniGridGame:
+    """The live game of an id."""
+    return MiniGridGame(env_id.game)
+
+
+def num_actions_of(env_id: EnvId) -> int:
+    """The number of actions in the game of an id."""
+    return _num_actions(env_id.game)
+
+
+def _num_actions(name: str) -> int:
     return NAVIGATION_ACTIONS if name.startswith("Empty") else ALL_ACTIONS
 
 

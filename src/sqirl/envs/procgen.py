@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqirl.envs.catalogue import num_actions_of_procgen
 from sqirl.envs.game import Game, Outcome
+from sqirl.envs.ids import EnvId
 from sqirl.envs.view import View, newest_frame
 from sqirl.errors import MissingExtra, UnknownEnv
 
@@ -39,6 +41,22 @@ _EXPLORATION_LEVELS = {
     "heist": 876640971, "climber": 1561126160, "ninja": 1123500215,
 }  # fmt: skip
 _LARGEST_STATE = 1 << 20  # bytes
+
+
+def make_game(env_id: EnvId) -> ProcgenGame:
+    """The live game of an id."""
+    assert env_id.mode is not None and env_id.level is not None
+    return ProcgenGame(env_id.game, env_id.mode, env_id.level, env_id.frameskip, num_actions_of(env_id))
+
+
+def view_of(screen_shape: tuple[int, ...]) -> View:
+    """The view of all games: their screens have one shape."""
+    return VIEW
+
+
+def num_actions_of(env_id: EnvId) -> int:
+    """The number of actions in the game of an id: what the catalogue says of the game, at other levels too."""
+    return num_actions_of_procgen(env_id)
 
 
 class ProcgenGame:

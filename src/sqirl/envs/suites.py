@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
-from sqirl.envs.catalogue import num_actions_of_procgen
 from sqirl.envs.game import Game
 from sqirl.envs.ids import FULL_ATARI_SUFFIX, STICKINESS, EnvId, is_bridge_id, is_full_atari_id, parse_id
 from sqirl.envs.view import View
@@ -69,48 +70,26 @@ def suite_of(name: str) -> Suite:
     return FULL_ATARI if is_full_atari_id(name) else OWN
 
 
+def _module_of(env_id: EnvId) -> Any:
+    """The module of the suite, `sqirl.envs.<suite>`. It has make_game, view_of and num_actions_of."""
+    return import_module(f"sqirl.envs.{env_id.suite}")
+
+
 def make_game(env_id: EnvId) -> Game:
     """The live game of an id. This imports the library of its suite."""
-    if env_id.suite == MINIGRID.name:
-        from sqirl.envs.minigrid import MiniGridGame
-
-        return MiniGridGame(env_id.game)
-    if env_id.suite == ATARI.name:
-        from sqirl.envs.atari import AtariGame
-
-        return AtariGame(env_id.game, env_id.frameskip, env_id.horizon)
-    from sqirl.envs.procgen import ProcgenGame
-
-    assert env_id.mode is not None and env_id.level is not None
-    return ProcgenGame(env_id.game, env_id.mode, env_id.level, env_id.frameskip, num_actions_of_procgen(env_id))
+    game: Game = _module_of(env_id).make_game(env_id)
+    return game
 
 
 def view_of(env_id: EnvId, screen_shape: tuple[int, ...]) -> View:
     """How screens of `screen_shape` become observations in the game of an id."""
-    if env_id.suite == MINIGRID.name:
-        from sqirl.envs import minigrid
-
-        return minigrid.view_of(screen_shape)
-    if env_id.suite == ATARI.name:
-        from sqirl.envs import atari
-
-        return atari.VIEW
-    from sqirl.envs import procgen
-
-    return procgen.VIEW
+    view: View = _module_of(env_id).view_of(screen_shape)
+    return view
 
 
 def num_actions_of(env_id: EnvId) -> int:
     """The number of actions in the game of an id."""
-    if env_id.suite == MINIGRID.name:
-        from sqirl.envs.minigrid import num_actions_of
-
-        return num_actions_of(env_id.game)
-    if env_id.suite == PROCGEN.name:
-        return num_actions_of_procgen(env_id)
-    from sqirl.envs.atari import num_actions_of_rom
-
-    return num_actions_of_rom(env_id.game)
+    return int(_module_of(env_id).num_actions_of(env_id))
 
 
 def num_actions_of_full_length(name: str) -> int:
