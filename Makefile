@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo check lint test test-slow bench browser docs data clean
+.PHONY: demo check lint test test-slow bench bench-gpu browser docs data clean
 
 demo: $(VENV)/installed
 	@$(BIN)/python scripts/demo.py
@@ -27,6 +27,10 @@ bench: $(VENV)/installed
 	@$(BIN)/python -W ignore benchmarks/bench_analysis.py
 	@$(BIN)/python -W ignore benchmarks/bench_build.py
 	@$(BIN)/python -W ignore benchmarks/bench_train.py
+
+# Needs a GPU and a PyTorch with CUDA; elsewhere it says so and does nothing
+bench-gpu: $(VENV)/installed
+	@$(BIN)/python -W ignore benchmarks/bench_gpu.py
 
 # Chromium for the tests that open the report in a browser; where it cannot be installed, these tests are skipped
 browser:

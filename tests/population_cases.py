@@ -36,7 +36,8 @@ DQN_SETTINGS = DQNSettings(gamma=0.9, hyperparameters=DQNHyperparameters(batch_s
 
 def relative(found: th.Tensor, expected: th.Tensor) -> float:
     """‖found − expected‖ / ‖expected‖."""
-    return float((found.double() - expected.double()).norm() / expected.double().norm().clamp(min=1e-30))
+    wanted = expected.detach().double()
+    return float((found.detach().double() - wanted).norm() / wanted.norm().clamp(min=1e-30))
 
 
 def some_screens(device: str = "cpu", picture: Picture = ATARI) -> th.Tensor:
