@@ -157,8 +157,7 @@ class Run:
         if self.config.stop == STOP_NEVER or self.target.optimal is None or not self.curve:
             return False
         last = self.curve[-1]
-        by_mean = self.config.stop == STOP_MEAN or last.exact is None
-        value = last.mean if by_mean or last.exact is None else last.exact
+        value = last.mean if self.config.stop == STOP_MEAN or last.exact is None else last.exact
         return reaches(value, self.target.optimal, self.target.tolerance)
 
     def evaluate(self) -> None:
