@@ -112,3 +112,24 @@ def not_an_env() -> int:
 
 def broken() -> gym.Env:
     raise RuntimeError("no licence file")
+
+
+class Serial(gym.Env):
+    """Shows a number that it never shows again, and pays that number for the next action."""
+
+    observation_space, action_space = gym.spaces.Box(0, 1e6, (1,), np.float32), gym.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.serial = 0
+
+    def _show(self) -> np.ndarray:
+        self.serial += 1
+        return np.array([self.serial], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._show(), {}
+
+    def step(self, action):
+        reward = float(self.serial)
+        return self._show(), reward, False, False, {}

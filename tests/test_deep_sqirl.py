@@ -13,6 +13,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 import sqirl
+from envs_for_tests import Serial
 from sqirl.algorithms.gorp.algorithm import GORP
 from sqirl.algorithms.networks import MiniGridCNN
 from sqirl.algorithms.registry import GORP as GORP_SPEC
@@ -122,27 +123,6 @@ def test_predict_counts_the_time_of_every_env_by_itself() -> None:
     assert np.array(seen).T.tolist() == [[0, 1, 0, 1, 0, 1], [0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 1, 0]]
     single, state = model.predict(observations[0])
     assert single == 1 and state[0].tolist() == [1]
-
-
-class Serial(gym.Env):
-    """Shows a number that it never shows again, and pays that number for the next action."""
-
-    observation_space, action_space = gym.spaces.Box(0, 1e6, (1,), np.float32), gym.spaces.Discrete(2)
-
-    def __init__(self) -> None:
-        self.serial = 0
-
-    def _show(self) -> np.ndarray:
-        self.serial += 1
-        return np.array([self.serial], np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self._show(), {}
-
-    def step(self, action):
-        reward = float(self.serial)
-        return self._show(), reward, False, False, {}
 
 
 def test_only_steps_after_the_frozen_prefix_are_stored() -> None:

@@ -14,8 +14,9 @@ from envs_for_tests import Corridor
 from sqirl.errors import WorkFailed
 from sqirl.evaluation import exact
 from sqirl.evaluation.exact import Nodes, exact_return
-from sqirl.evaluation.returns import TablePolicy, evaluate_live, evaluate_on_table, sampled_return
+from sqirl.evaluation.returns import TablePolicy, evaluate_live, evaluate_on_table
 from sqirl.mdp.tabular import TabularMDP
+from sqirl.play.sampling import sampled_return
 from sqirl.play.table import Table
 from strategies import Example, deterministic, random_tables, stochastic
 from tiny_tables import enumerated_return, tiny_table

@@ -9,10 +9,10 @@ import pytest
 from sqirl.analysis.analyze import analyze
 from sqirl.envs.ids import parse_id
 from sqirl.evaluation.exact import exact_return
-from sqirl.evaluation.returns import sampled_return
 from sqirl.mdp.arrays import distinct_rows
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.store import stored_mdp
+from sqirl.play.sampling import sampled_return
 from sqirl.play.table import load_table
 
 NAMES = ["BRIDGE/freeway_10_fs30-Sticky-v0", "BRIDGE/pong_20_fs30-v0", "BRIDGE/MiniGrid-LavaGapS5-Sticky-v0"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 
-from envs_for_tests import Continuous
+from envs_for_tests import Continuous, Serial
 from envs_for_tests import Corridor as Cells
 from sqirl.algorithms.gorp.sequences import follow
 from sqirl.errors import SqirlError
@@ -235,29 +235,21 @@ def test_episodes_that_are_stopped_before_their_end_are_none(after: int, whole: 
 # Live envs -----------------------------------------------------------------------------------------------------------
 
 
-class Serial(gym.Env):
-    """Shows a number that it never shows again."""
+class SerialFromOne(Serial):
+    """The same with actions 1, 2 and 3; it remembers them and returns the new number as the reward."""
 
-    observation_space, action_space = gym.spaces.Box(0, 1e6, (1,), np.float32), gym.spaces.Discrete(3, start=1)
-    serial, taken = 0, ()
-
-    def _show(self) -> np.ndarray:
-        self.serial += 1
-        return np.array([self.serial], np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self._show(), {}
+    action_space, taken = gym.spaces.Discrete(3, start=1), ()
 
     def step(self, action):
         self.taken = (*self.taken, action)
-        return self._show(), float(self.serial), False, False, {}
+        observation, _, *rest = super().step(action)
+        return observation, float(self.serial), *rest
 
 
 @pytest.mark.parametrize(("first", "kept"), [(0, 3 * 5), (1, 1 + 3 * 4), (3, 1 + 3 * 2), (9, 1)])
 def test_only_frames_that_are_learned_from_are_kept(first: int, kept: int) -> None:
     """Three episodes of five steps. The very first frame is always kept."""
-    player = as_player(Serial(), episodes=3, horizon=5)
+    player = as_player(SerialFromOne(), episodes=3, horizon=5)
     played = play_episodes(player, lambda t, keys, episode: np.zeros(1, int), 3, np.random.SeedSequence(0), first=first)
     assert player.memory.count == kept
     steps = played.since(first)
@@ -267,7 +259,7 @@ def test_only_frames_that_are_learned_from_are_kept(first: int, kept: int) -> No
 
 
 def test_actions_are_counted_from_the_envs_own_first_one() -> None:
-    env = Serial()
+    env = SerialFromOne()
     player = as_player(env, episodes=1, horizon=3)
     play_episodes(player, lambda t, keys, episode: t % 3, 1, seeded())
     assert env.taken == (1, 2, 3) and player.num_actions == 3

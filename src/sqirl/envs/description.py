@@ -123,9 +123,6 @@ class EnvDescription:
         """The same game without sticky actions. A build enumerates its states."""
         return self if self.bridge_id is None else describe(self.bridge_id.deterministic())
 
-    def with_name(self, name: str) -> EnvDescription:
-        return replace(self, name=name)
-
 
 def describe(target: EnvLike | EnvDescription) -> EnvDescription:
     """The description of an environment. Nothing is enumerated. An env that is given by its name is made once.

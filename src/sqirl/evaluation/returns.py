@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.vec_env import VecEnv
 
-__all__ = ["Evaluation", "KeyPolicy", "TablePolicy", "evaluate_live", "evaluate_on_table", "sampled_return"]
-
 
 @dataclass(frozen=True)
 class TablePolicy:

@@ -24,5 +24,5 @@ def sampled_return(table: Table, act: KeyPolicy, episodes: int, rng: np.random.G
         rewards, ends = lanes.step(actions)
         total += np.where(alive, rewards, 0.0)
         alive &= ~ends
-        lanes.reset(~alive)  # a finished lane goes on from the start; its rewards are not counted
+        lanes.reset(~alive)  # a finished lane starts again; its rewards are not counted
     return float(total.mean())

@@ -20,7 +20,7 @@ class GORP(IteratedAlgorithm):
 
     It plays m episodes for each of the A^k action sequences after the actions fixed so far, at random after them, and fixes
     the first action of the sequence with the highest mean return. From a table all episodes of an iteration are played
-    side by side. Until every action is fixed, the policy goes on with the rest of the best sequence, then at random.
+    side by side. Until every action is fixed, the policy continues with the rest of the best sequence, then at random.
 
     :param policy: "SequencePolicy", the only one
     :param env: an id, a Gymnasium env, or a VecEnv; an id is played from its table where that is stored
