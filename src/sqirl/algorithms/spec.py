@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqirl.envs.description import EnvDescription
+from sqirl.envs.suites import OURS, PAPER
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -28,7 +29,7 @@ NUM_ENVS = 8
 
 #: Fields of run configs and of sweeps, which no option may be called.
 RESERVED_NAMES = frozenset({
-    "algorithm", "env_id", "seed", "timesteps", "options", "live", "eval_every", "eval_episodes", "stop",
+    "algorithm", "env_id", "seed", "timesteps", "options", "live", "eval_every", "eval_episodes", "stop", "variant",
     "name", "envs", "algorithms", "seeds", "baseline_seeds", "search", "values",
 })  # fmt: skip
 
@@ -76,6 +77,8 @@ class AlgorithmSpec(ABC):
     is_baseline: ClassVar[bool] = False
     #: Steps of the short run that measures the speed of the algorithm.
     calibration_steps: ClassVar[int] = 1000
+    #: The variants of its details that a run can have.
+    variants: ClassVar[tuple[str, ...]] = (OURS, PAPER)
 
     # Settings ---------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from sqirl.envs.game import Game
 from sqirl.envs.game_env import GameEnv
 from sqirl.envs.ids import EnvId, is_bridge_id, is_full_atari_id, parse_id
 from sqirl.envs.named import named_env
-from sqirl.envs.suites import FULL_ATARI, OWN, Suite
+from sqirl.envs.suites import FULL_ATARI, OURS, OWN, Suite
 from sqirl.envs.view import View
 from sqirl.errors import InvalidMDP, UnknownEnv
 from sqirl.runtime.files import safe_file_name
@@ -44,6 +44,7 @@ class EnvDescription:
     :param remote_name: a text that `describe` understands in another process; None for an object of this process
     :param make_game: makes the game that a build enumerates
     :param make_own_env: makes the live env, if it is not a BRIDGE id
+    :param variant: whose details observations, networks and algorithms have: see `sqirl.envs.suites.OURS`
     """
 
     name: str
@@ -58,6 +59,12 @@ class EnvDescription:
     own_actions: int = 1  # the number of actions of a user's env
     make_game: Callable[[], Game] = lambda: _no_game()
     make_own_env: Callable[[], gym.Env[Any, Any]] | None = None
+    variant: str = OURS
+
+    @property
+    def network(self) -> str:
+        """The name of the network that learns it."""
+        return self.suite.network_of(self.variant)
 
     @property
     def is_bridge(self) -> bool:
@@ -124,11 +131,14 @@ class EnvDescription:
         return self if self.bridge_id is None else describe(self.bridge_id.deterministic())
 
 
-def describe(target: EnvLike | EnvDescription) -> EnvDescription:
+def describe(target: EnvLike | EnvDescription, *, variant: str | None = None) -> EnvDescription:
     """The description of an environment. Nothing is enumerated. An env that is given by its name is made once.
 
     :param target: an id, 'module:Class', an env, a game, toy_text's `P`, or a description, which is returned as it is
+    :param variant: the variant of the description, if it is not to be OURS
     """
+    if variant is not None:
+        return replace(describe(target), variant=variant)
     if isinstance(target, EnvDescription):
         return target
     if isinstance(target, str):

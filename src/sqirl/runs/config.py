@@ -10,6 +10,7 @@ from typing import Any
 
 from sqirl.algorithms.registry import algorithm
 from sqirl.algorithms.spec import AlgorithmSpec
+from sqirl.envs.suites import OURS
 
 #: When a run stops: the exact return is optimal; the mean of an evaluation reaches the optimum; or never.
 STOP_EXACT, STOP_MEAN, STOP_NEVER = "exact", "mean", "never"
@@ -31,6 +32,7 @@ class RunConfig:
     eval_every: int = 10_000
     eval_episodes: int = 100
     stop: str = STOP_EXACT
+    variant: str = OURS  # whose details: see `sqirl.envs.suites.OURS`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", tuple(sorted(dict(self.options).items())))
@@ -60,7 +62,8 @@ class RunConfig:
     @property
     def label(self) -> str:
         """'sqirl k=1 m=100 seed 0 on BRIDGE/…'."""
-        return f"{self.algorithm} {self.setting} seed {self.seed} on {self.env_id}"
+        variant = "" if self.variant == OURS else f" ({self.variant})"
+        return f"{self.algorithm}{variant} {self.setting} seed {self.seed} on {self.env_id}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; the options stand beside the other fields."""

@@ -35,6 +35,9 @@ class RunRecord:
     random_return: float | None = None
     played_from: str = ""  # "table" or "live"
     device: str = ""  # "cpu" or "cuda": the same run may come out differently
+    trainer: str = "single"  # "single": a model of its own; "population": one of several runs on the device
+    precision: str = "float32"
+    optimal_at: int | None = None  # steps of the first policy seen to be truly optimal, also between evaluations
     error: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -63,9 +66,10 @@ class RunRecord:
 
     @property
     def solved_exactly_at(self) -> int | None:
-        """Steps at the first evaluation at which the policy's true return is optimal."""
+        """Steps at which the policy's true return was first seen to be optimal."""
         place = self._first(lambda point: point.exact)
-        return None if place is None else self.curve[place].steps
+        seen = [self.curve[place].steps] if place is not None else []
+        return min([*seen, *([self.optimal_at] if self.optimal_at is not None else [])], default=None)
 
     def _first(self, value_of: Callable[[Point], float | None]) -> int | None:
         """The place in the curve of the first point that reaches the optimum."""

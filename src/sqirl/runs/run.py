@@ -92,7 +92,7 @@ class Run:
         drawing: CountProgress | None,
     ) -> None:
         self.config, self.checkpoint_seconds, self.progress = config, checkpoint_seconds, progress
-        self.spec, self.description = config.spec, describe(config.env_id)
+        self.spec, self.description = config.spec, describe(config.env_id, variant=config.variant)
         self.target = target_of(self.description)
         self.checkpoint_path = store.folder / f"{config.digest}.checkpoint"
         self.curve: list[Point] = []

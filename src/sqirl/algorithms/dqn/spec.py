@@ -57,7 +57,7 @@ class DQNSpec(StableBaselinesSpec):
                 device=device,
                 **asdict(PAPER),
                 **replay_arguments(env),
-                **policy_arguments(description.suite.network),
+                **policy_arguments(description.network),
             )
         )
 

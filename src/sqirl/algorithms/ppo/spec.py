@@ -47,7 +47,7 @@ class PPOSpec(StableBaselinesSpec):
                 seed=seed,
                 device=device,
                 **asdict(PAPER),
-                **policy_arguments(description.suite.network),
+                **policy_arguments(description.network),
             )
         )
 

@@ -45,7 +45,7 @@ class SQIRLSpec(IteratedSpec):
         from sqirl.algorithms.networks import policy_arguments
         from sqirl.algorithms.sqirl.algorithm import SQIRL
 
-        policy = policy_arguments(description.suite.network)
+        policy = policy_arguments(description.network)
         gamma = description.suite.discount
         return SQIRL(env=env, k=options["k"], m=options["m"], gamma=gamma, seed=seed, device=device, **policy)
 
