@@ -12,7 +12,8 @@ from sqirl.experiments.theory import theory_points
 from sqirl.mdp.build import build_mdp
 from sqirl.report.analysis_figures import plot_witness
 from sqirl.report.data import report_data
-from sqirl.report.figures import bounds_figure
+from sqirl.report.figures import bounds_figure, full_length_figure
+from sqirl.report.full_length_section import PICTURE
 from sqirl.report.style import save_figure
 from sqirl.report.training_page import training_page
 from sqirl.report.write import write_report
@@ -26,7 +27,10 @@ FAILING = "BRIDGE/MiniGrid-FourRooms-Sticky-v0"
 def main() -> None:
     points = theory_points()
     save_figure(bounds_figure(points), DOCS / "images" / "theory.png")
-    (DOCS / "training.md").write_text(training_page(report_data(shipped_records()), points))
+    data = report_data(shipped_records())
+    (DOCS / "training.md").write_text(training_page(data, points))
+    if data.full_length:
+        save_figure(full_length_figure(data), DOCS / PICTURE)
     print(f"{len(points)} MDPs, {sum(point.steps < point.bound for point in points)} below their bounds")
     draw_witness(DOCS / "images" / "witness.png")
     draw_report(DOCS / "images" / "report.png")

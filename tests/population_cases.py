@@ -9,6 +9,7 @@ from torch import nn
 from sqirl.algorithms.dqn.hyperparameters import DQNHyperparameters
 from sqirl.algorithms.population.batch import Learner
 from sqirl.algorithms.population.dqn import DQNPopulation, DQNSettings
+from sqirl.algorithms.population.evaluation import Evaluator
 from sqirl.algorithms.population.lanes import DeviceLanes
 from sqirl.algorithms.population.layout import (
     ATARI,
@@ -24,6 +25,7 @@ from sqirl.algorithms.population.networks import Networks, make_networks
 from sqirl.algorithms.population.ppo import PPOPopulation, PPOSettings
 from sqirl.algorithms.population.replay import DeviceReplay, DeviceTransitions
 from sqirl.algorithms.population.table import DeviceTable, device_table
+from sqirl.algorithms.population.trainer import Trainer
 from sqirl.algorithms.ppo.hyperparameters import PPOHyperparameters
 from sqirl.envs.view import View, frames_as_channels
 from sqirl.mdp.tabular import TabularMDP
@@ -140,3 +142,10 @@ def one_update(ppo: PPOPopulation) -> None:
     ppo.finish()
     ppo.shuffle()
     ppo.descend()
+
+
+def means_of(trainer: Trainer, table: Table, *, episodes: int = 5, number: int = 0) -> list[float]:
+    """The mean returns of the members' policies in the units of the table."""
+    rewards = th.tensor(table.mdp.rewards.reshape(-1), dtype=th.float64, device=trainer.seeds.device)
+    evaluator = Evaluator(trainer.table, rewards, trainer.policies(episodes), trainer.seeds, episodes)
+    return evaluator.sampled(number)[0].tolist()

@@ -48,7 +48,8 @@ def test_options_reach_the_command_by_name() -> None:
     app, called = command_with_options()
     arguments = ["x", "-k", "2", "--epsilon-steps", "700", "--loud"]
     assert CliRunner().invoke(app, arguments).exit_code == 0
-    assert called == [{"name": "x", "loud": True, "k": 2, "m": None, "rollout": None, "epsilon_steps": 700}]
+    assert called == [{"name": "x", "loud": True, "k": 2, "m": None, "rollout": None, "num_envs": None,
+                       "epsilon_steps": 700}]  # fmt: skip
 
 
 def test_an_option_that_is_registered_is_an_option_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +63,7 @@ def test_an_option_that_is_registered_is_an_option_of_the_command(monkeypatch: p
     monkeypatch.setitem(registry._registry, "fifth", Spec())
     app, called = command_with_options()
     assert CliRunner().invoke(app, ["x", "--breadth-first", "3"]).exit_code == 0
-    assert called[0]["breadth_first"] == 3 and len(called[0]) == 2 + 5  # m is shared
+    assert called[0]["breadth_first"] == 3 and len(called[0]) == 2 + 6  # m is shared
     assert [spec.name for spec in algorithms_with("m")] == ["sqirl", "gorp", "fifth"]
 
 

@@ -13,7 +13,7 @@ from minigrid.wrappers import FullyObsWrapper
 import sqirl  # noqa: F401 (registers the ids)
 from sqirl.envs.catalogue import catalogue
 from sqirl.envs.minigrid import MiniGridGame
-from sqirl.envs.view import with_time_plane
+from sqirl.envs.view import with_time_plane, with_truncated_time_plane
 from sqirl.errors import MissingExtra, UnknownEnv
 
 ROWS = [row for row in catalogue() if row.env_id.suite == "minigrid"]
@@ -81,6 +81,11 @@ def test_an_episode_ends_at_the_horizon_as_terminated_with_the_time_at_zero() ->
 def test_time_plane_covers_the_whole_grid() -> None:
     (observation,) = with_time_plane(np.zeros((1, 1, 3, 2, 3), np.uint8), np.array([0.5]))
     assert observation.shape == (3, 2, 4) and (observation[..., 3] == 128).all() and not observation[..., :3].any()
+
+
+def test_the_time_plane_of_the_paper_is_one_and_then_zero() -> None:
+    observations = with_truncated_time_plane(np.full((3, 1, 3, 2, 3), 7, np.uint8), np.array([1.0, 0.99, 0.0]))
+    assert observations[:, 0, 0, 3].tolist() == [1, 0, 0] and (observations[..., :3] == 7).all()
 
 
 def rollout(seed: int | None, env: gym.Env) -> list[tuple[int, int]]:

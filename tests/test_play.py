@@ -8,7 +8,9 @@ import pytest
 from stable_baselines3.common.vec_env import VecTransposeImage
 
 import sqirl
+from sqirl.envs.description import describe
 from sqirl.envs.ids import parse_id
+from sqirl.envs.suites import PAPER
 from sqirl.mdp.build import build_mdp
 from sqirl.play.lanes import Lanes
 from sqirl.play.table import load_table, make_table
@@ -86,6 +88,20 @@ def test_a_vec_env_restarts_in_the_same_step() -> None:
     assert ends.all() and not any(info["TimeLimit.truncated"] for info in infos) and np.array_equal(observations, first)
     assert all(env.observation_space.contains(observation) for observation in observations)
     assert np.array_equal(first, TableVecEnv(load_table("BRIDGE/freeway_10_fs30-Sticky-v0"), 3, seed=1).reset())
+
+
+def test_a_table_that_truncates_says_so_where_the_game_is_not_over() -> None:
+    table = load_table(describe("BRIDGE/MiniGrid-LavaGapS5-v0", variant=PAPER))
+    assert table.truncates and not load_table("BRIDGE/MiniGrid-LavaGapS5-v0").truncates
+    env, lengths = TableVecEnv(table, 20, seed=1), {True: set(), False: set()}
+    env.reset()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        actions = np.where(np.arange(20) < 10, 0, rng.integers(6, size=20))  # half of the lanes only turn
+        *_, ends, infos = env.step(actions)
+        for lane in np.flatnonzero(ends):
+            lengths[infos[lane]["TimeLimit.truncated"]].add(infos[lane]["episode"]["l"])
+    assert lengths[True] == {100} and min(lengths[False]) < 100
 
 
 def test_the_keys_of_a_table_shift_and_keep_the_time() -> None:

@@ -22,8 +22,9 @@ from population_cases import (
 )
 from sqirl.algorithms.population import draws, plain
 from sqirl.algorithms.population.batch import AdamSettings, DeviceBatch, Heads, Learner, LossSettings
+from sqirl.algorithms.population.evaluation import Evaluator, Policies
 from sqirl.algorithms.population.gradient_step import SQIRLStep, StepSettings
-from sqirl.algorithms.population.lanes import DeviceLanes, greedy_actions, mean_returns, returns_to_go
+from sqirl.algorithms.population.lanes import DeviceLanes, greedy_actions, returns_to_go
 from sqirl.algorithms.population.layout import (
     ATARI,
     PROCGEN,
@@ -64,7 +65,10 @@ def test_a_picture_that_does_not_fit_is_refused() -> None:
 
 
 def test_importing_the_population_needs_no_triton() -> None:
-    modules = "batch dqn draws gradient_step graph lanes layout networks plain ppo replay sqirl table tuning"
+    modules = (
+        "batch devices dqn draws evaluation gradient_step graph grid_layout grid_networks lanes layout networks plain ppo replay"
+        " sqirl table trainer tuning"
+    )
     imports = "\n".join(f"import sqirl.algorithms.population.{name}" for name in modules.split())
     blocked = "import sys\nsys.modules['triton'] = sys.modules['stable_baselines3'] = None\n"
     subprocess.run([sys.executable, "-c", blocked + imports], check=True, timeout=120)
@@ -132,14 +136,6 @@ def test_members_that_do_not_run_are_not_changed() -> None:
     assert learner.steps.tolist() == [1, 0] and not learner.averages[1].any()
 
 
-def test_a_reset_member_starts_anew() -> None:
-    learner = Learner.start(th.ones(2, 8), Heads(2, 1), rate=1e-3, k=[2, 1])
-    plain.adam(learner, th.ones(2, 8), AdamSettings())
-    learner.reset(1, th.full((8,), 3.0), rate=1e-2, k=2)
-    assert learner.steps.tolist() == [1, 0] and learner.flat[1].eq(3).all() and not learner.second[1].any()
-    assert learner.k.tolist() == [2, 2] and learner.first[0].any()
-
-
 def test_clipped_adam_equals_torch() -> None:
     th.manual_seed(0)
     weight = nn.Parameter(th.randn(1, 40))
@@ -189,8 +185,26 @@ def test_replay_is_a_ring() -> None:
             size = int(replay.sizes[member])
             places = (int(replay.places[member]) - size + np.arange(size)) % 4
             assert np.allclose(replay.rewards[member].numpy()[places], expected[member])
-    replay.clear(0)
-    assert replay.sizes.tolist() == [0, 4]
+
+
+def test_a_refilled_replay_has_what_was_used() -> None:
+    """Of three rings the second has few transitions and the third none; a ring that has wrapped around keeps its place."""
+    replay = some_replay(3, count=60, capacity=50)
+    few = th.zeros(3, 10, dtype=th.bool)
+    few[0, :4] = True
+    keys, some = th.ones(3, 10, 5, dtype=th.int32), th.ones(3, 10)
+    replay.extend(DeviceTransitions(keys, keys, some, some, some, few, few))
+    replay.sizes[1], replay.places[1], replay.sizes[2], replay.places[2] = 3, 3, 0, 0
+    used = [part.clone() for part in replay.used()]
+    assert used[0].shape == (3, int(replay.sizes.max()), 5)
+    again = DeviceReplay(3, 50, key_length=5, device="cpu")
+    again.refill(used)
+    batches = [DeviceBatch.empty(3, 64, key_length=5, with_next=True, device="cpu") for _ in range(2)]
+    for ring, batch in zip((replay, again), batches, strict=True):
+        ring.sample(batch, th.tensor([1, 2, 3]), th.tensor([0, 0, 0]))
+    for name in ("keys", "actions", "rewards", "returns", "goes_on"):
+        assert th.equal(getattr(batches[0], name)[:2], getattr(batches[1], name)[:2]), name
+    assert again.sizes.tolist() == replay.sizes.tolist() and again.places.tolist() == replay.places.tolist()
 
 
 def test_samples_are_rows_of_the_ring() -> None:
@@ -253,10 +267,12 @@ def test_random_play_has_the_analysed_return(row: str) -> None:
     assert table is not None
     episodes, steps, rng = 20_000, table.horizon, th.Generator().manual_seed(0)
     actions = th.randint(0, table.mdp.num_actions, (steps, 1, episodes), generator=rng)
-    on_device = device_table(table, reward_factor=3.0)
-    mean = mean_returns(on_device, th.tensor([7]), episodes, lambda t, keys: actions[t]).item()
-    low, high = known.return_range
-    assert abs(mean - known.random_return) < 2 * (high - low) / episodes**0.5
+    time = [0]
+    policies = Policies(lambda t: time.__setitem__(0, t), lambda keys: actions[time[0]])
+    rewards = th.tensor(table.mdp.rewards.reshape(-1), dtype=th.float64)  # of the game: not divided by the factor
+    evaluator = Evaluator(device_table(table, reward_factor=3.0), rewards, policies, th.tensor([7]), episodes)
+    means, errors = evaluator.sampled(0)
+    assert abs(means.item() - known.random_return) < 4 * errors.item() + 1e-12
 
 
 def test_tables_that_are_not_supported_are_refused() -> None:

@@ -14,7 +14,7 @@ from population_cases import (
     PPO_SETTINGS,
     Reference,
     corridor,
-    networks_over,
+    means_of,
     one_update,
     reference_of,
     relative,
@@ -23,9 +23,8 @@ from population_cases import (
 )
 from sqirl.algorithms.dqn import hyperparameters as dqn_numbers
 from sqirl.algorithms.population.batch import Learner
-from sqirl.algorithms.population.dqn import DQNPopulation, DQNSettings
-from sqirl.algorithms.population.lanes import DeviceLanes
-from sqirl.algorithms.population.layout import ATARI, Layout, unpack
+from sqirl.algorithms.population.dqn import BLOCK_STEPS, DQNSettings, make_dqn
+from sqirl.algorithms.population.layout import ATARI, Layout, orthogonal_weights, unpack
 from sqirl.algorithms.population.plain import observations
 from sqirl.algorithms.population.ppo import (
     ADAM_EPSILON,
@@ -33,9 +32,8 @@ from sqirl.algorithms.population.ppo import (
     PPOSettings,
     advantages,
     draw_actions,
-    orthogonal_weights,
+    make_ppo,
 )
-from sqirl.algorithms.population.replay import DeviceReplay
 from sqirl.algorithms.population.sqirl import Member, SQIRLPopulation, SQIRLSettings
 from sqirl.algorithms.population.table import device_table
 from sqirl.algorithms.ppo import hyperparameters as ppo_numbers
@@ -124,15 +122,41 @@ def test_a_rollout_that_is_no_multiple_of_the_batch_is_refused() -> None:
 
 def test_epsilon_and_target_follow_their_schedules() -> None:
     settings = DQNSettings(epsilon_steps=100)
-    assert settings.epsilon(0) == 1.0 and abs(settings.epsilon(50) - 0.505) < 1e-9
-    assert abs(settings.epsilon(1000) - 0.01) < 1e-9
+    found = settings.epsilons(th.tensor([0, 50, 100, 1000]))
+    assert th.allclose(found, th.tensor([1.0, 0.505, 0.01, 0.01]), atol=1e-6)
     dqn = some_dqn()
     dqn.settings = replace(DQN_SETTINGS, hyperparameters=replace(dqn_numbers.PAPER, target_update_interval=8))
-    dqn.step()
+    dqn.round()
     assert not th.equal(dqn.target_flat, dqn.learner.flat)
     before = dqn.learner.flat.clone()
-    dqn.step()
+    dqn.round()
     assert th.equal(dqn.target_flat, before)  # copied after the second step of four lanes, before its gradient step
+
+
+def test_a_round_of_the_authors_dqn_is_four_steps_and_a_gradient_step() -> None:
+    """One lane, four steps, one gradient step; the target follows every 1,000 steps."""
+    table = device_table(corridor())
+    paper = replace(dqn_numbers.AUTHORS_CODE, batch_size=8, buffer_size=100, target_update_interval=8)
+    dqn = make_dqn(table, [0, 1], DQNSettings(hyperparameters=paper), num_lanes=1, dtype=th.float32)
+    start = dqn.learner.flat.clone()
+    dqn.round()
+    assert dqn.steps() == [4, 4] and dqn.lanes.counts.tolist() == [4, 4] and dqn.learner.steps.tolist() == [1, 1]
+    assert th.equal(dqn.target_flat, start)
+    first = dqn.learner.flat.clone()
+    dqn.round()
+    assert dqn.replay.sizes.tolist() == [8, 8] and th.equal(dqn.target_flat, first)
+
+
+def test_dqn_plays_blocks_of_steps() -> None:
+    """`play` ends with the first whole round at or after another thousand steps."""
+    table, paper = device_table(corridor()), replace(dqn_numbers.PAPER, batch_size=1, buffer_size=10)
+    dqn = make_dqn(table, [0], DQNSettings(hyperparameters=paper), num_lanes=300, dtype=th.float32)
+    found = []
+    for _ in range(3):
+        dqn.play()
+        dqn.learn()
+        found += dqn.steps()
+    assert found == [1200, 2100, 3000] and BLOCK_STEPS == 1000 and not dqn.is_finished
 
 
 def test_the_weights_of_ppo_start_as_in_stable_baselines3() -> None:
@@ -149,7 +173,7 @@ def test_the_specs_use_the_numbers_of_the_paper() -> None:
     ppo, dqn, sqirl = ppo_numbers.PAPER, dqn_numbers.PAPER, sqirl_numbers.PAPER
     assert list(asdict(ppo).values()) == [256, 4, 2.5e-4, 0.95, 0.01, 0.1, 0.5, 0.5]
     assert list(asdict(dqn).values()) == [0, 100_000, 8_000, 0.01, 32, 1, 1e-4, 10.0]
-    assert list(asdict(sqirl).values()) == [1e-4, 1_000_000, 128, 10, 0.99]
+    assert list(asdict(sqirl).values()) == [1e-4, 1_000_000, 128, 10, 0.99, None, False]
     stable_baselines3 = pytest.importorskip("stable_baselines3")
     model = stable_baselines3.PPO("MlpPolicy", "CartPole-v1", device="cpu")
     assert model.policy.optimizer.defaults["eps"] == ADAM_EPSILON and model.max_grad_norm == ppo.max_grad_norm
@@ -163,33 +187,31 @@ def test_sqirl_solves_a_corridor() -> None:
         device_table(corridor(), reward_factor=10.0), members, SQIRLSettings(hyperparameters=paper), dtype=th.float32
     )
     for _ in range(3):
-        population.iterate()
-    assert population.returns(seed=100).tolist() == [10.0, 10.0]
+        assert not population.is_finished
+        population.play()
+        population.learn()
+    assert population.is_finished and means_of(population, corridor()) == [10.0, 10.0]
     assert population.learner.steps.tolist() == [3 * 38, 3 * 19]  # ⌈10·m·T / 32⌉ in each iteration
     assert int(population.replay.sizes[1]) < int(population.replay.sizes[0]) <= 500
 
 
 def test_ppo_solves_a_corridor() -> None:
     table, paper = device_table(corridor(), reward_factor=10.0), replace(ppo_numbers.PAPER, batch_size=64)
-    networks, learner = networks_over(
-        table, 3, 2, rate=paper.learning_rate, batch_size=64, initialize=orthogonal_weights
-    )
     settings = PPOSettings(rollout=16, hyperparameters=paper)
-    ppo = PPOPopulation(settings, networks, learner, DeviceLanes(table, th.arange(2), 8))
+    ppo = make_ppo(table, [0, 1], settings, num_lanes=8, dtype=th.float32)
     for _ in range(12):
-        ppo.update()
-    assert ppo.returns(seed=100, episodes=5).tolist() == [10.0, 10.0]
-    assert ppo.lanes.counts.tolist() == [12 * 16] * 2 and learner.steps.tolist() == [12 * 4 * 2] * 2
+        ppo.play()
+        ppo.learn()
+    assert means_of(ppo, corridor()) == [10.0, 10.0] and ppo.steps() == [12 * 16 * 8] * 2
+    assert ppo.lanes.counts.tolist() == [12 * 16] * 2 and ppo.learner.steps.tolist() == [12 * 4 * 2] * 2
 
 
 def test_dqn_solves_a_corridor() -> None:
     table = device_table(corridor(), reward_factor=10.0)
-    paper = replace(dqn_numbers.PAPER, learning_rate=5e-4, target_update_interval=80)
-    networks, learner = networks_over(table, 2, 2, rate=paper.learning_rate, batch_size=paper.batch_size)
-    replay = DeviceReplay(2, 1000, key_length=table.key_length, device="cpu")
+    paper = replace(dqn_numbers.PAPER, learning_rate=5e-4, target_update_interval=80, buffer_size=1000)
     settings = DQNSettings(epsilon_steps=500, hyperparameters=paper)
-    dqn = DQNPopulation(settings, networks, learner, DeviceLanes(table, th.arange(2), 8), replay)
+    dqn = make_dqn(table, [0, 1], settings, num_lanes=8, dtype=th.float32)
     for _ in range(80):
-        dqn.step()
-    assert dqn.returns(seed=100, episodes=5).tolist() == [10.0, 10.0]
-    assert learner.steps.tolist() == [160, 160]
+        dqn.round()
+    assert means_of(dqn, corridor()) == [10.0, 10.0]
+    assert dqn.learner.steps.tolist() == [160, 160] and dqn.steps() == [640, 640]

@@ -9,7 +9,7 @@ from population_cases import (
     NUM_ACTIONS,
     PPO_SETTINGS,
     corridor,
-    networks_over,
+    means_of,
     one_update,
     relative,
     some_dqn,
@@ -19,14 +19,12 @@ from population_cases import (
 )
 from sqirl.algorithms.population import plain
 from sqirl.algorithms.population.batch import AdamSettings, DeviceBatch, Heads, Learner, LossSettings
+from sqirl.algorithms.population.devices import has_triton
 from sqirl.algorithms.population.gradient_step import SQIRLStep, StepSettings
 from sqirl.algorithms.population.graph import captured
-from sqirl.algorithms.population.lanes import DeviceLanes
 from sqirl.algorithms.population.layout import ATARI, PROCGEN, Layout, Picture, initial_weights
-from sqirl.algorithms.population.networks import has_triton
-from sqirl.algorithms.population.ppo import PPOPopulation, PPOSettings, orthogonal_weights
+from sqirl.algorithms.population.ppo import PPOSettings, make_ppo
 from sqirl.algorithms.population.table import device_table
-from sqirl.algorithms.ppo import hyperparameters as ppo_numbers
 from test_population import check_lanes
 
 DEVICE = "cuda"
@@ -225,26 +223,23 @@ def test_graphs_continue_at_each_replay() -> None:
 
 
 def test_captured_updates_of_ppo_and_dqn_equal_those_without_graphs() -> None:
-    for make, method in ((some_ppo, "update"), (some_dqn, "step")):
+    for make, parts in ((some_ppo, ("play", "learn")), (some_dqn, ("round",))):
         runs = [make(DEVICE, th.bfloat16, kernels=True) for _ in range(2)]
         start = runs[0].learner.flat.clone()
         runs[0].capture()
         assert th.equal(runs[0].learner.flat, start)
         for run in runs:
             for _ in range(2):
-                getattr(run, method)()
+                for part in parts:
+                    getattr(run, part)()
         moved = [run.learner.flat - start for run in runs]
         assert relative(moved[0], moved[1]) < 1e-3 and moved[0].any()
 
 
 def test_ppo_solves_a_corridor_in_bfloat16() -> None:
-    table, paper = device_table(corridor(), reward_factor=10.0, device=DEVICE), ppo_numbers.PAPER
-    networks, learner = networks_over(
-        table, 3, 2, rate=paper.learning_rate, batch_size=paper.batch_size, dtype=th.bfloat16, kernels=True,
-        initialize=orthogonal_weights,
-    )  # fmt: skip
-    ppo = PPOPopulation(PPOSettings(rollout=32), networks, learner, DeviceLanes(table, th.arange(2, device=DEVICE), 8))
-    ppo.capture()
+    table = device_table(corridor(), reward_factor=10.0, device=DEVICE)
+    ppo = make_ppo(table, [0, 1], PPOSettings(rollout=32), num_lanes=8)
     for _ in range(20):
-        ppo.update()
-    assert ppo.returns(seed=100, episodes=5).tolist() == [10.0, 10.0]
+        ppo.play()
+        ppo.learn()
+    assert ppo.precision == "bfloat16" and means_of(ppo, corridor()) == [10.0, 10.0]

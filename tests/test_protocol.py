@@ -69,7 +69,7 @@ def test_what_is_asked_for_goes_before_the_presets() -> None:
         (("sqirl", {"options": {"k": 101}}), f"k = 101 is more than the 100 steps of an episode of {EMPTY}"),
         (("sqirl", {"options": {"m": -4}}), "m = -4 is below 1"),
         (("ppo", {"options": {"rollout": 0}}), "rollout = 0 is below 1"),
-        (("ppo", {"options": {"m": 3}}), "ppo has no option m; it has rollout"),
+        (("ppo", {"options": {"m": 3}}), "ppo has no option m; it has rollout, num_envs"),
         (("a2c", {}), "unknown algorithm 'a2c'"),
         (("gorp", {"timesteps": 0}), "timesteps = 0 is below 1"),
         (("gorp", {"timesteps": -5}), "timesteps = -5 is below 1"),
@@ -95,9 +95,8 @@ def test_k_is_checked_where_the_length_of_episodes_is_fixed() -> None:
 def test_a_sweep_replaces_the_values_that_it_names() -> None:
     sweep = Sweep("s", (EMPTY,), seeds=5, baseline_seeds=2, values={"k": (3,), "rollout": (64,)})
     assert sweep.values_of(SQIRL) == {"k": (3,), "m": (1,)} == sweep.values_of(GORP)
-    assert sweep.values_of(PPO) == {"rollout": (64,)} and sweep.values_of(DQN) == {
-        "epsilon_steps": (500_000, 5_000_000)
-    }
+    assert sweep.values_of(PPO) == {"rollout": (64,), "num_envs": (8,)}
+    assert sweep.values_of(DQN) == {"epsilon_steps": (500_000, 5_000_000)}
     assert [list(sweep.seeds_of(spec)) for spec in (SQIRL, PPO)] == [[0, 1, 2, 3, 4], [0, 1]]
     assert sweep.seeds_of(DQN) == range(2) and replace(sweep, baseline_seeds=0).seeds_of(DQN) == range(5)
 
@@ -123,7 +122,7 @@ def test_a_sweep_is_narrowed_by_what_is_given() -> None:
         ({"values": {"k": (0,)}}, r"ks = \[0\] is not a list of whole numbers of at least 1"),
         ({"values": {"m": ()}}, r"smallest_m = \[\] is not a list"),
         ({"values": {"k": (200, 300)}}, "k = 200 is more than the 100 steps"),
-        ({"values": {"ks": (1, 2)}}, "no algorithm has an option ks; there are k, m, rollout, epsilon_steps"),
+        ({"values": {"ks": (1, 2)}}, "no algorithm has an option ks; there are k, m, rollout, num_envs, epsilon_steps"),
     ],
 )
 def test_a_sweep_that_makes_no_sense_is_refused(changes: dict[str, object], words: str) -> None:
@@ -132,7 +131,7 @@ def test_a_sweep_that_makes_no_sense_is_refused(changes: dict[str, object], word
 
 
 def test_the_named_sweeps_make_sense() -> None:
-    for name in ("smoke", "easy", "bridge", "atari-long"):
+    for name in ("smoke", "easy", "tables", "bridge", "atari-long"):
         check_sweep(replace(named_sweep(name), envs=named_sweep(name).envs[:3]))
     long = named_sweep("atari-long")
     assert not long.search and long.values == {"rollout": (128,), "epsilon_steps": (1_000_000,)}

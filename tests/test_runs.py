@@ -23,6 +23,7 @@ from sqirl.experiments.protocol import planned_run
 from sqirl.runs import checkpoint, memory, store
 from sqirl.runs import run as run_module
 from sqirl.runs.config import RunConfig
+from sqirl.runs.curve import Curve, versions_of
 from sqirl.runs.record import Point, RunRecord, reaches
 from sqirl.runs.run import Run, _Watch, perform
 from sqirl.runs.store import RecordStore, gather_records, pack_records, shipped_records, unpack_records
@@ -278,19 +279,50 @@ def test_a_run_that_failed_is_done_again_and_a_finished_one_is_not(tmp_path: Pat
     ],
 )
 def test_the_rules_to_stop(stop: str, point: Point, solved: bool) -> None:
-    run = SimpleNamespace(config=RunConfig("gorp", EMPTY, stop=stop), target=Target(1.0, 0.1), curve=[point])
-    assert Run.solved.fget(run) is solved
-    run.target = Target(None, None)
-    assert Run.solved.fget(run) is False
-    run.target, run.curve = Target(1.0, 0.1), []
-    assert Run.solved.fget(run) is False
+    config = RunConfig("gorp", EMPTY, stop=stop)
+    curve = Curve(config, Target(1.0, 0.1))
+    assert curve.solved is False  # without an evaluation
+    curve.add(point.steps, point.mean, point.exact)
+    assert curve.solved is solved and curve.points == [point]
+    assert Curve(config, Target(1.0, 0.1), [Point(5, 1.0, 1.0), replace(point, mean=0.0, exact=0.0)]).solved is False
+    assert Curve(config, Target(None, None), [point]).solved is False
+
+
+def test_a_curve_knows_when_evaluations_are_due() -> None:
+    curve = Curve(RunConfig("ppo", EMPTY, timesteps=3500, eval_every=1000), Target(1.0, 0.1))
+    assert list(curve.due(0, 999)) == [] and list(curve.due(0, 1000)) == [1000]
+    assert list(curve.due(1000, 1000)) == [] and list(curve.due(1000, 3000)) == [2000, 3000]
+    assert list(curve.due(999, 9000)) == [1000, 2000, 3000]  # none after the budget
+
+
+def test_a_curve_becomes_a_record() -> None:
+    config = RunConfig("ppo", EMPTY, timesteps=3500, eval_every=1000)
+    curve = Curve(config, Target(1.0, 0.1, 0.005))
+    curve.add(1000, 0.2, None)
+    curve.add(1000, 0.2, None)  # the same evaluation is no other point
+    curve.note_exact(1500, 0.9)
+    assert curve.optimal_at is None
+    curve.note_exact(1600, 0.996)  # within the tolerance of a printed number
+    curve.add(2000, 0.9, 1.0)
+    record = curve.record(2004, 1.23456, device="cpu", trainer="population", precision="bfloat16")
+    assert record.curve == (Point(1000, 0.2), Point(2000, 0.9, 1.0)) and record.steps == 2004 and record.seconds == 1.235
+    assert (record.optimal_return, record.tolerance, record.random_return) == (1.0, 0.005, 0.1)
+    assert record.optimal_at == 1600 == record.solved_exactly_at and record.solved_at is None
+    assert (record.device, record.trainer, record.precision) == ("cpu", "population", "bfloat16")
+    assert RunRecord.from_dict(json.loads(json.dumps(record.to_dict()))) == record
+    with pytest.raises(WorkFailed, match=r"after 3,000 steps is nan: its rewards are not finite"):
+        curve.add(3000, float("nan"), None)
+
+
+def test_versions_of_packages_that_are_not_there_are_left_out() -> None:
+    assert set(versions_of(("numpy", "no-such-package"))) == {"numpy"} and "torch" in versions_of()
 
 
 def test_evaluations_come_with_the_first_step_after_they_are_due() -> None:
     evaluated, model = [], SimpleNamespace(num_timesteps=0)
     run = SimpleNamespace(
-        model=model, config=RunConfig("ppo", EMPTY, eval_every=1000), checkpoint_seconds=1e9, progress=None, solved=False,
-        evaluate=lambda: evaluated.append(model.num_timesteps),
+        model=model, config=RunConfig("ppo", EMPTY, eval_every=1000), checkpoint_seconds=1e9, progress=None,
+        evaluate=lambda: evaluated.append(model.num_timesteps), curve=SimpleNamespace(solved=False),
     )  # fmt: skip
     for steps in ([300, 950, 1000, 1008], [3500, 3600, 4100, 4999]):  # the second part is resumed at 1,008 steps
         watch = _Watch(run)
@@ -298,7 +330,7 @@ def test_evaluations_come_with_the_first_step_after_they_are_due() -> None:
         for model.num_timesteps in steps:
             assert watch._on_step()
     assert evaluated == [1000, 3500, 4100]
-    run.solved = True
+    run.curve.solved = True
     assert not watch._on_step()
 
 

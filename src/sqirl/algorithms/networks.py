@@ -48,6 +48,28 @@ class MiniGridCNN(BaseFeaturesExtractor):
         return features
 
 
+class MiniGridPaperCNN(BaseFeaturesExtractor):
+    """The network of the authors' code for MiniGrid: three convolutions of 2×2 over codes divided by 255, one dense layer.
+
+    A grid with a side below 4 is padded with zeros to 4, so that the third convolution fits.
+    """
+
+    def __init__(self, observation_space: gym.spaces.Box, features_dim: int = 512) -> None:
+        super().__init__(observation_space, features_dim)
+        planes, width, height = observation_space.shape
+        wide, high = max(width, 4), max(height, 4)
+        self.convolutions = nn.Sequential(
+            nn.ZeroPad2d((0, high - height, 0, wide - width)), nn.Conv2d(planes, 16, 2), nn.ReLU(),
+            nn.Conv2d(16, 32, 2), nn.ReLU(), nn.Conv2d(32, 64, 2), nn.ReLU(), nn.Flatten(),
+        )  # fmt: skip
+        self.dense = nn.Sequential(nn.Linear(64 * (wide - 3) * (high - 3), features_dim), nn.ReLU())
+
+    def forward(self, observations: th.Tensor) -> th.Tensor:
+        """(B, 4, W, H) codes and time, divided by 255 by Stable-Baselines3 → (B, features_dim)."""
+        features: th.Tensor = self.dense(self.convolutions(observations))
+        return features
+
+
 class ImpalaCNN(BaseFeaturesExtractor):
     """The residual network of IMPALA: three sections of 16, 32 and 32 channels, two residual blocks each, one dense layer."""
 
@@ -67,6 +89,14 @@ class ImpalaCNN(BaseFeaturesExtractor):
         return features
 
 
+class ImpalaPaperCNN(ImpalaCNN):
+    """IMPALA as in the authors' code: no ReLU on its features, on which dense layers with ReLU follow."""
+
+    def __init__(self, observation_space: gym.spaces.Box, features_dim: int = 256) -> None:
+        super().__init__(observation_space, features_dim)
+        self.dense = nn.Sequential(self.dense[0])
+
+
 class Residual(nn.Module):
     """x + conv(relu(conv(relu(x))))."""
 
@@ -84,18 +114,32 @@ class Residual(nn.Module):
         return result
 
 
-def policy_arguments(network: str) -> dict[str, Any]:
+def policy_arguments(network: str, *, actor_critic: bool = False) -> dict[str, Any]:
     """`policy` and `policy_kwargs` of a network's name, for Stable-Baselines3's algorithms and ours.
 
-    All networks for images are linear on their features. By default Stable-Baselines3 puts two layers of 64 on the features of
+    Our networks for images are linear on their features. By default Stable-Baselines3 puts two layers of 64 on the features of
     a network that is not its own, with tanh for PPO. The features of IMPALA are so large at first that most of these units
-    are saturated, and PPO then takes the same action in every state.
+    are saturated, and PPO then takes the same action in every state. The networks of the variant PAPER have dense layers
+    with ReLU, as the authors' code has them.
+
+    :param actor_critic: for PPO, whose policy and value have dense layers of their own
     """
     if network == "mlp":
         return {"policy": "MlpPolicy"}
-    extractor = {"minigrid": MiniGridCNN, "impala": ImpalaCNN}.get(network)
-    kwargs = {} if extractor is None else {"policy_kwargs": {"features_extractor_class": extractor, "net_arch": []}}
-    return {"policy": "CnnPolicy", **kwargs}
+    # The feature extractor, and the dense layers between the features and the outputs
+    networks: dict[str, tuple[type[BaseFeaturesExtractor], list[int]]] = {
+        "minigrid": (MiniGridCNN, []),
+        "minigrid-paper": (MiniGridPaperCNN, [64, 64]),
+        "impala": (ImpalaCNN, []),
+        "impala-paper": (ImpalaPaperCNN, [256, 256]),
+    }
+    if network not in networks:
+        return {"policy": "CnnPolicy"}
+    extractor, hidden = networks[network]
+    kwargs: dict[str, Any] = {"features_extractor_class": extractor, "net_arch": hidden}
+    if hidden and actor_critic:
+        kwargs |= {"net_arch": {"pi": hidden, "vf": hidden}, "activation_fn": nn.ReLU}
+    return {"policy": "CnnPolicy", "policy_kwargs": kwargs}
 
 
 class QNetwork(nn.Module):
@@ -109,7 +153,12 @@ class QNetwork(nn.Module):
         self.layers = nn.Sequential(extractor, *dense, nn.Linear(sizes[-1], k * num_actions))
 
     def forward(self, observations: th.Tensor) -> th.Tensor:
-        values: th.Tensor = self.layers(observations)
+        body, head = self.layers[:-1], self.layers[-1]
+        assert isinstance(body, nn.Sequential) and isinstance(head, nn.Linear)
+        for layer in body:
+            observations = layer(observations)
+        # The head may be in float32 where the rest is in bfloat16: the values of two actions often differ in the third digit
+        values: th.Tensor = head(observations.to(head.weight.dtype))
         return values.view(-1, self.k, self.num_actions)
 
 
@@ -128,6 +177,12 @@ class Population(nn.Module):
         self._buffer_names = list(buffers)
         for place, buffer in enumerate(buffers.values()):
             self.register_buffer(f"constant_{place}", buffer, persistent=False)
+
+    @property
+    def member(self) -> nn.Module:
+        """The network without weights of its own, for `functional_call`."""
+        network: nn.Module = self._shape[0]
+        return network
 
     @property
     def weights(self) -> Weights:

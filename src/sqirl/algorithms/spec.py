@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.vec_env import VecEnv
 
+    from sqirl.algorithms.population.table import DeviceTable
+    from sqirl.algorithms.population.trainer import Trainer
     from sqirl.evaluation.returns import TablePolicy
     from sqirl.play.table import Table
 
@@ -44,6 +46,9 @@ class Option:
     flag: str = ""  # on the command line; --name if empty
     label: str = ""  # in titles and tables; the name if empty
     plural: str = ""  # the key of a sweep's TOML file; name + "s" if empty
+    default: int | None = (
+        None  # a config holds the option only where it differs from this, so that no old run is renamed
+    )
 
     @property
     def shown(self) -> str:
@@ -77,6 +82,8 @@ class AlgorithmSpec(ABC):
     is_baseline: ClassVar[bool] = False
     #: Steps of the short run that measures the speed of the algorithm.
     calibration_steps: ClassVar[int] = 1000
+    #: Can several runs be trained side by side on a GPU (`make_trainer`)?
+    has_population: ClassVar[bool] = False
     #: The variants of its details that a run can have.
     variants: ClassVar[tuple[str, ...]] = (OURS, PAPER)
 
@@ -118,6 +125,12 @@ class AlgorithmSpec(ABC):
         self, env: VecEnv, description: EnvDescription, options: Options, *, timesteps: int, seed: int, device: str
     ) -> BaseAlgorithm:
         """A model that has learned nothing yet."""
+
+    def make_trainer(
+        self, table: DeviceTable, env: EnvDescription, options: Options, *, seeds: list[int], precision: str
+    ) -> Trainer:
+        """Runs of these seeds, side by side on one device. Only algorithms whose `has_population` is set have it."""
+        raise NotImplementedError
 
     @abstractmethod
     def table_policy(self, model: BaseAlgorithm, table: Table) -> TablePolicy:

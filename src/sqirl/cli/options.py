@@ -14,7 +14,14 @@ from sqirl.errors import SqirlError
 
 Jobs = Annotated[int | None, typer.Option("-j", "--jobs", help="Worker processes (default: all cores).", min=1)]
 Cluster = Annotated[str | None, typer.Option(help="Address of a dask scheduler whose workers do the work.")]
-Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda if there is a GPU.")]
+Variant = Annotated[
+    str | None,
+    typer.Option(help="ours, paper (what the authors' code does), or table (DQN: the paper's printed numbers)."),
+]
+Members = Annotated[
+    int | None, typer.Option(help="Runs trained together on a GPU, at most (default: all seeds of a setting).", min=1)
+]
 Runs = Annotated[Path | None, typer.Option("-o", "--out", help="Folder of the records (default: your store's runs).")]
 Json = Annotated[bool, typer.Option("--json", help="JSON: one object for each result.")]
 

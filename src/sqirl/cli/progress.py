@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqirl.experiments.scheduler import SweepProgress
     from sqirl.mdp.build import BuildProgress
-    from sqirl.runs.run import RunProgress
+    from sqirl.runs.progress import RunProgress
 
 
 #: (share that is done, what to say) -> None

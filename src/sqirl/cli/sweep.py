@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sqirl.algorithms.registry import SQIRL, algorithm_names
-from sqirl.cli.options import Cluster, Device, Jobs, Json, Runs, parse_steps
+from sqirl.cli.options import Cluster, Device, Jobs, Json, Members, Runs, Variant, parse_steps
 
 if TYPE_CHECKING:
+    from sqirl.experiments.calibration import Preview
     from sqirl.experiments.sweeps import Sweep
 
 Shipped = Annotated[bool, typer.Option("--shipped", help="Take the runs that come with the package as done.")]
@@ -22,7 +23,7 @@ TimeLimit = Annotated[
 
 
 def command(
-    name: Annotated[str, typer.Argument(help="smoke, easy, bridge, atari-long, or a TOML file of your own.")],
+    name: Annotated[str, typer.Argument(help="smoke, easy, tables, bridge, atari-long, or a TOML file of your own.")],
     env: Annotated[list[str] | None, typer.Option("--env", help="Only this environment (may be repeated).")] = None,
     algorithm: Annotated[
         list[str] | None, typer.Option("--algorithm", help="Only this algorithm (may be repeated).")
@@ -31,8 +32,8 @@ def command(
     timesteps: Annotated[str | None, typer.Option(help="Steps of a run at most.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")] = False,
     skip_preview: Annotated[bool, typer.Option("--no-preview", help="Start at once, without the calibration.")] = False,
-    jobs: Jobs = None, cluster: Cluster = None, device: Device = "cpu", out: Runs = None,
-    shipped: Shipped = False, time_limit: TimeLimit = None, as_json: Json = False,
+    jobs: Jobs = None, cluster: Cluster = None, device: Device = "auto", members: Members = None, out: Runs = None,
+    variant: Variant = None, shipped: Shipped = False, time_limit: TimeLimit = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Run the paper's experiments: search the best setting of every algorithm on every environment.
 
@@ -40,13 +41,30 @@ def command(
     """
     from sqirl.experiments.sweeps import named_sweep, narrowed
 
-    sweep = narrowed(named_sweep(name), envs=env, algorithms=algorithm, seeds=seeds, timesteps=parse_steps(timesteps))
-    if not skip_preview:
-        from sqirl.experiments.calibration import preview
-
-        print(preview(sweep, device=device), file=sys.stdout if dry_run else sys.stderr)
+    sweep = narrowed(
+        named_sweep(name),
+        envs=env,
+        algorithms=algorithm,
+        seeds=seeds,
+        timesteps=parse_steps(timesteps),
+        variant=variant,
+    )
+    if dry_run or not skip_preview:
+        found = _preview(sweep, out, shipped, device, measure=not skip_preview)
+        print(found, file=sys.stdout if dry_run else sys.stderr)
     if not dry_run:
-        _run(sweep, jobs, cluster, device, out, shipped, time_limit, as_json)
+        _run(sweep, jobs, cluster, device, members, out, shipped, time_limit, as_json)
+
+
+def _preview(sweep: Sweep, out: Path | None, shipped: bool, device: str, *, measure: bool) -> Preview:
+    """The cost of what is not known yet."""
+    from sqirl.experiments.calibration import preview
+    from sqirl.runs.device import check_device
+    from sqirl.runs.store import RecordStore, default_folder, shipped_records
+
+    folder = out or default_folder()
+    known = [*(shipped_records() if shipped else []), *(RecordStore(folder).all() if folder.is_dir() else [])]
+    return preview(sweep, device=check_device(device), known=known, measure=measure)
 
 
 def tune(
@@ -54,14 +72,16 @@ def tune(
     algorithm: Annotated[str, typer.Option(help=f"{', '.join(algorithm_names())}.")] = SQIRL.name,
     seeds: Annotated[int, typer.Option(help="Seeds of every setting.", min=1)] = 5,
     timesteps: Annotated[str | None, typer.Option(help="Steps of a run at most.")] = None,
-    jobs: Jobs = None, cluster: Cluster = None, device: Device = "cpu", out: Runs = None,
-    shipped: Shipped = False, time_limit: TimeLimit = None, as_json: Json = False,
+    jobs: Jobs = None, cluster: Cluster = None, device: Device = "auto", members: Members = None, out: Runs = None,
+    variant: Variant = None, shipped: Shipped = False, time_limit: TimeLimit = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """The paper's search for the best (k, m) on one environment: the smallest m with which the median run solves it."""
     from sqirl.experiments.sweeps import Sweep, narrowed
 
-    sweep = narrowed(Sweep("tune", (env,), (algorithm,), seeds=seeds), timesteps=parse_steps(timesteps))
-    _run(sweep, jobs, cluster, device, out, shipped, time_limit, as_json)
+    sweep = narrowed(
+        Sweep("tune", (env,), (algorithm,), seeds=seeds), timesteps=parse_steps(timesteps), variant=variant
+    )
+    _run(sweep, jobs, cluster, device, members, out, shipped, time_limit, as_json)
 
 
 def _run(
@@ -69,6 +89,7 @@ def _run(
     jobs: int | None,
     cluster: str | None,
     device: str,
+    members: int | None,
     out: Path | None,
     shipped: bool,
     time_limit: float | None,
@@ -82,8 +103,8 @@ def _run(
     folder = out or default_folder()
     with sweep_display(sweep.name) as progress:
         findings = run_sweep(
-            sweep, folder=folder, jobs=jobs, cluster=cluster, device=device, shipped=shipped, time_limit=time_limit,
-            progress=progress,
+            sweep, folder=folder, jobs=jobs, cluster=cluster, device=device, members=members, shipped=shipped,
+            time_limit=time_limit, progress=progress,
         )  # fmt: skip
     for finding in findings:
         print(json.dumps(finding.to_dict()) if as_json else finding)

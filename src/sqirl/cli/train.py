@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from sqirl.algorithms.registry import algorithm_names
-from sqirl.cli.options import Device, Json, Runs, parse_seeds, parse_steps, with_algorithm_options
+from sqirl.cli.options import Device, Json, Members, Runs, Variant, parse_seeds, parse_steps, with_algorithm_options
+from sqirl.envs.suites import OURS
 
 
 @with_algorithm_options
@@ -26,7 +27,9 @@ def command(
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Play the game itself even where its table is stored.")] = False,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop when the optimum is reached.")] = False,
-    device: Device = "cpu",
+    variant: Variant = None,
+    device: Device = "auto",
+    members: Members = None,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0)] = 60.0,
     threads: Annotated[
         int, typer.Option(help="Threads of torch, and of the emulators of a full-length game.", min=1)
@@ -44,23 +47,26 @@ def command(
 
     budget = parse_steps(timesteps)
     configs = [
-        planned_run(algorithm, env, seed=seed, timesteps=budget, live=live, keep_going=keep_going, options=options)
+        planned_run(
+            algorithm, env, seed=seed, timesteps=budget, live=live, keep_going=keep_going, variant=variant or OURS,
+            options=options,
+        )
         for seed in parse_seeds(seeds)
-    ]
+    ]  # fmt: skip
     import torch
 
     from sqirl.report.curves import save_curves
-    from sqirl.runs.run import perform
+    from sqirl.runs.perform import perform_all
 
     torch.set_num_threads(threads)
     store, records = RecordStore(out or default_folder()), []
-    for config in configs:
-        with counting_display(f"{env} screens") as drawing, training_display(config.label) as progress:
-            record = perform(
-                config, store, device=device, checkpoint_seconds=checkpoint_every, progress=progress, drawing=drawing
-            )
-        records.append(record)
-        print(json.dumps(record.to_dict()) if as_json else record.summary)
+    with counting_display(f"{env} screens") as drawing, training_display(f"{algorithm} on {env}") as progress:
+        for record in perform_all(
+            configs, store, device=device, members=members, checkpoint_seconds=checkpoint_every, progress=progress,
+            drawing=drawing,
+        ):  # fmt: skip
+            records.append(record)
+            print(json.dumps(record.to_dict()) if as_json else record.summary)
     picture = save_curves(records, store.folder)
     where = "its table (--live plays the game)" if records[0].played_from == "table" else "the live game"
     print(f"sqirl: played from {where}; records and {picture.name} are in {store.folder}", file=sys.stderr)

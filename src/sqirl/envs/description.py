@@ -101,7 +101,7 @@ class EnvDescription:
         """
         if self.bridge_id is None:
             raise InvalidMDP(f"{self.name} is not a game of a BRIDGE suite; it has no view, only its own observations")
-        return suites.view_of(self.bridge_id, screen_shape or _screen_shape(self.make_game))
+        return suites.view_of(self.bridge_id, screen_shape or _screen_shape(self.make_game), variant=self.variant)
 
     def make_env(self, *, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """The live environment, with its horizon and its sticky actions.

@@ -17,9 +17,10 @@ class GameEnv(gym.Env[NDArray[np.uint8], int]):
     """A game as an environment with episodes of at most `horizon` steps.
 
     An episode that reaches the horizon is `terminated`, not `truncated`: the MDP has a finite horizon, and no algorithm may
-    bootstrap past its end. With sticky actions, every step but the first repeats the previously executed action with probability
-    `stickiness`; `info["executed_action"]` is the action that was executed. All randomness comes from the seed given to
-    `reset`. The same seed gives the same episode. A reset without a seed continues with the same random generator.
+    bootstrap past its end. If the attribute `truncates` is set, it is `truncated`. With sticky actions, every step but the first
+    repeats the previously executed action with probability `stickiness`; `info["executed_action"]` is the action that was
+    executed. All randomness comes from the seed given to `reset`. The same seed gives the same episode. A reset without a seed
+    continues with the same random generator.
 
     :param game: the game to play
     :param view: how screens of the game become observations
@@ -38,6 +39,7 @@ class GameEnv(gym.Env[NDArray[np.uint8], int]):
         self.horizon = horizon
         self.stickiness = stickiness
         self.render_mode = render_mode
+        self.truncates = False
         self.action_space: Any = gym.spaces.Discrete(game.num_actions)
         self.observation_space = gym.spaces.Box(0, 255, view.observation_shape, np.uint8)
         self._frames: deque[NDArray[np.uint8]] = deque(maxlen=view.stacked)
@@ -72,8 +74,9 @@ class GameEnv(gym.Env[NDArray[np.uint8], int]):
         reward, over = self.game.step(executed)
         self.t += 1
         self._executed = executed
-        terminated = over or self.t >= self.horizon
-        return self._observe(), reward, terminated, False, {"executed_action": executed}
+        late = not over and self.t >= self.horizon
+        terminated, truncated = over or (late and not self.truncates), late and self.truncates
+        return self._observe(), reward, terminated, truncated, {"executed_action": executed}
 
     def render(self) -> NDArray[Any] | None:
         return self.game.render() if self.render_mode == "rgb_array" else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from sqirl.envs.catalogue import near_matches
 from sqirl.envs.game import Game
 from sqirl.envs.ids import EnvId
-from sqirl.envs.view import View, with_time_plane
+from sqirl.envs.view import View, with_time_plane, with_truncated_time_plane
 from sqirl.errors import MissingExtra, UnknownEnv
 
 #: The seed of every level.
@@ -151,6 +152,11 @@ def _num_actions(name: str) -> int:
 def view_of(shape: tuple[int, ...]) -> View:
     """Grids of `shape` (width, height, 3) and a fourth plane with the remaining time, from 255 down to 0."""
     return View(shape, (*shape[:2], 4), frame_of=np.asarray, assemble=with_time_plane, uses_clock=True)
+
+
+def paper_view_of(shape: tuple[int, ...]) -> View:
+    """The view of the variant PAPER: as `view_of`, but the fourth plane is 1 at the start and 0 at all later steps."""
+    return replace(view_of(shape), assemble=with_truncated_time_plane)
 
 
 def _with_contents(cell: Any) -> Iterator[Any]:

@@ -91,9 +91,14 @@ def make_game(env_id: EnvId) -> Game:
     return game
 
 
-def view_of(env_id: EnvId, screen_shape: tuple[int, ...]) -> View:
-    """How screens of `screen_shape` become observations in the game of an id."""
-    view: View = _module_of(env_id).view_of(screen_shape)
+def view_of(env_id: EnvId, screen_shape: tuple[int, ...], *, variant: str = OURS) -> View:
+    """How screens of `screen_shape` become observations in the game of an id.
+
+    A suite whose view is another one in the variant PAPER has a function `paper_view_of`.
+    """
+    module = _module_of(env_id)
+    make = getattr(module, "paper_view_of", module.view_of) if variant == PAPER else module.view_of
+    view: View = make(screen_shape)
     return view
 
 

@@ -48,8 +48,21 @@ def frames_as_channels(frames: NDArray[np.uint8], time_left: NDArray[np.float64]
 
 def with_time_plane(frames: NDArray[np.uint8], time_left: NDArray[np.float64]) -> NDArray[np.uint8]:
     """(n, 1, W, H, 3) → (n, W, H, 4): the newest frame, and a plane that is 255 at the start and 0 at the horizon."""
+    return _with_plane(frames, np.rint(255 * time_left).astype(np.uint8))
+
+
+def with_truncated_time_plane(frames: NDArray[np.uint8], time_left: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """(n, 1, W, H, 3) → (n, W, H, 4): the newest frame, and a plane that is 1 at the start and 0 at all later steps.
+
+    The authors' code stores the fraction of time that remains as an integer.
+    """
+    return _with_plane(frames, time_left.astype(np.uint8))
+
+
+def _with_plane(frames: NDArray[np.uint8], values: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """(n, 1, W, H, 3) → (n, W, H, 4): the newest frame, and a plane with the value of each observation, (n,)."""
     newest = frames[:, -1]
     observations = np.empty((*newest.shape[:-1], 4), np.uint8)
     observations[..., :3] = newest
-    observations[..., 3] = np.rint(255 * time_left)[:, None, None]
+    observations[..., 3] = values[:, None, None]
     return observations

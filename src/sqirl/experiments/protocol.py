@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sqirl.algorithms.registry import algorithm
+from sqirl.algorithms.spec import AlgorithmSpec
 from sqirl.envs.description import EnvDescription, describe
+from sqirl.envs.suites import OURS
 from sqirl.errors import SqirlError
 from sqirl.runs.config import STOP_EXACT, STOP_NEVER, RunConfig
 
@@ -23,6 +25,7 @@ def planned_run(
     timesteps: int | None = None,
     live: bool = False,
     keep_going: bool = False,
+    variant: str = OURS,
     options: Mapping[str, int | None] | None = None,
 ) -> RunConfig:
     """The config of a run, with the paper's presets for everything that is not given; wrong values are refused here.
@@ -33,6 +36,7 @@ def planned_run(
     :param timesteps: the budget; the paper's if None
     :param live: play the game itself even where its table is stored
     :param keep_going: do not stop when the optimum is reached
+    :param variant: whose details: "ours" or "paper"; DQN has "table" too
     :param options: options of the algorithm by name; None means the preset
     """
     spec, description = algorithm(algorithm_name), describe(env)
@@ -46,18 +50,28 @@ def planned_run(
     check_k(description, chosen.get("k"))
     if timesteps is not None and timesteps < 1:
         raise SqirlError(f"timesteps = {timesteps} is below 1, the least that makes sense")
+    defaults = {option.name: option.default for option in spec.options}
+    settings = {**spec.presets(description), **chosen}
+    check_variant(spec, variant)
     suite = description.suite
     return RunConfig(
         spec.name,
         description.name,
         seed=seed,
         timesteps=timesteps or suite.timesteps,
-        options={**spec.presets(description), **chosen},
+        options={name: value for name, value in settings.items() if value != defaults[name]},
         live=live,
         eval_every=suite.eval_every,
         eval_episodes=suite.eval_episodes,
         stop=STOP_NEVER if keep_going else STOP_EXACT,
+        variant=variant,
     )
+
+
+def check_variant(spec: AlgorithmSpec, variant: str) -> None:
+    """Refuse a variant that the algorithm does not have."""
+    if variant not in spec.variants:
+        raise SqirlError(f"{spec.name} has no variant '{variant}'; it has {', '.join(spec.variants)}")
 
 
 def check_k(env: EnvDescription, k: int | None) -> None:

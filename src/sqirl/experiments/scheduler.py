@@ -12,8 +12,8 @@ from typing import Any
 from sqirl.errors import WorkFailed
 from sqirl.experiments.search import Finding, Search, search
 from sqirl.experiments.sweeps import Sweep, check_sweep
-from sqirl.experiments.worker import perform_task, task_of
-from sqirl.results.known_runs import KnownRuns
+from sqirl.experiments.worker import perform_tasks, task_of
+from sqirl.results.known_runs import KnownRuns, majority
 from sqirl.runs.config import RunConfig
 from sqirl.runs.record import RunRecord
 from sqirl.runs.store import RecordStore, default_folder, shipped_records
@@ -33,8 +33,12 @@ class SweepProgress:
     seconds: float
 
 
+#: Worker processes on a GPU unless another number is given: while one of them waits for Python, others use the device.
+GPU_JOBS = 8
+
+
 @dataclass(eq=False)
-class _OpenSearch:
+class OpenSearch:
     """A search and the runs that it waits for."""
 
     search: Search
@@ -56,6 +60,19 @@ class _OpenSearch:
     def missing(self) -> list[RunConfig]:
         return [config for config in self.wanted if config not in self.records]
 
+    def take(self, known: KnownRuns) -> int:
+        """Answer from known records as long as they have the runs; returns how many runs were found."""
+        found = 0
+        while self.finding is None:
+            answers = known.answers(self.wanted)
+            for config in [config for config in self.missing if config in answers]:
+                self.records[config] = answers[config]
+                found += 1
+            if self.missing:
+                break
+            self.advance()
+        return found
+
 
 class Scheduler:
     """Runs the searches of a sweep to their ends."""
@@ -68,17 +85,19 @@ class Scheduler:
         jobs: int = 1,
         cluster: str | None = None,
         device: str = "cpu",
+        members: int | None = None,
         progress: Callable[[SweepProgress], None] | None = None,
         deadline: float | None = None,
         known: Iterable[RunRecord] = (),
     ) -> None:
         """`known` are records from elsewhere: runs that they answer for are not run."""
+        self.members, self.in_order = members, sweep.easiest_first
         self.store, self.device = RecordStore(folder), device
         self.pool = WorkerPool(jobs=jobs, cluster=cluster)
         self.progress, self.deadline = progress, deadline
-        self.searches = [_OpenSearch(search(sweep, env, name)) for env in sweep.envs for name in sweep.algorithms]
+        self.searches = [OpenSearch(search(sweep, env, name)) for env, name in sweep.cases()]
         self.known = KnownRuns(known)
-        self._running: dict[Any, tuple[_OpenSearch, RunConfig]] = {}
+        self._running: dict[Any, tuple[OpenSearch, list[RunConfig]]] = {}
         self._done = self._found = self._failed = 0
 
     def run(self) -> list[Finding]:
@@ -101,54 +120,57 @@ class Scheduler:
             self.pool.close()  # a run in progress is resumed from its checkpoint another time
         return [open_search.finding for open_search in self.searches if open_search.finding is not None]
 
-    def _take_what_is_there(self, open_search: _OpenSearch) -> None:
-        """Answer from the store as long as it has the records."""
-        while open_search.finding is None:
-            for config in open_search.missing:
-                record = self.store.get(config) or self.known.answer(config)
-                if record is not None and record.error is None:
-                    open_search.records[config] = record
-                    self._done += 1
-                    self._found += 1
-            if open_search.missing:
-                return
-            open_search.advance()
+    def _take_what_is_there(self, open_search: OpenSearch) -> None:
+        found = open_search.take(self.known)
+        self._done += found
+        self._found += found
 
     def _submit(self) -> None:
-        """Keep the workers busy; the searches take turns, so that one with long runs does not block the others."""
-        running = {config for _, config in self._running.values()}
+        """Keep the workers busy. Searches take turns, so that one with long runs does not block the others, or come in order."""
+        running = {config for _, configs in self._running.values() for config in configs}
         waiting = [
-            (open_search.started + place, number, open_search, config)
+            (0 if self.in_order else open_search.started + place, number, open_search, configs)
             for number, open_search in enumerate(self.searches)
-            for place, config in enumerate(c for c in open_search.missing if c not in running)
+            for place, configs in enumerate(self._tasks([c for c in open_search.missing if c not in running]))
         ]
         room = max(0, self.pool.num_workers + 1 - len(self._running))
-        for _, _, open_search, config in sorted(waiting, key=lambda turn: turn[:2])[:room]:
-            self._running[self._start(config)] = open_search, config
-            open_search.started += 1
+        for _, _, open_search, configs in sorted(waiting, key=lambda turn: turn[:2])[:room]:
+            self._running[self._start(configs, enough=majority(open_search.wanted))] = open_search, configs
+            open_search.started += len(configs)
 
-    def _start(self, config: RunConfig) -> Any:
-        return self.pool.submit(perform_task, task_of(config), str(self.store.folder.absolute()), self.device)
+    def _tasks(self, configs: list[RunConfig]) -> list[list[RunConfig]]:
+        """The runs of one setting as tasks: populations on a GPU, else one by one."""
+        from sqirl.runs.perform import trains_together
+
+        if not configs or not trains_together(configs[0], self.device):
+            return [[config] for config in configs]
+        size = self.members or len(configs)
+        return [configs[first : first + size] for first in range(0, len(configs), size)]
+
+    def _start(self, configs: list[RunConfig], *, enough: int) -> Any:
+        folder = str(self.store.folder.absolute())
+        return self.pool.submit(perform_tasks, [task_of(config) for config in configs], folder, self.device, enough)
 
     def _collect(self) -> None:
         """Wait until a run ends, at most for a short while."""
         for future in self._ended():
-            open_search, config = self._running.pop(future)
+            open_search, configs = self._running.pop(future)
             try:
-                record = RunRecord.from_dict(future.result())
+                records = [RunRecord.from_dict(plain) for plain in future.result()]
             except self.pool.failures as error:
                 # Runs in progress are submitted again and resumed from their checkpoints
                 self.pool.worker_failed(error, "the records so far are kept")
                 if self.pool.cluster is None:  # a process pool breaks as a whole
                     self._running.clear()
                 return
-            if not self.store.path(config).is_file():
-                self.store.put(record)  # a worker of a cluster may have a disk of its own
             self.pool.task_finished()
-            self._done += 1
-            self._failed += record.error is not None
-            open_search.records[config] = record
-            self.known.add(record)
+            for config, record in zip(configs, records, strict=True):
+                if not self.store.path(record.config).is_file():
+                    self.store.put(record)  # a worker of a cluster may have a disk of its own
+                self._done += 1
+                self._failed += record.error is not None
+                open_search.records[config] = record
+                self.known.add(record)
             if not open_search.missing:
                 open_search.advance()
                 self._take_what_is_there(open_search)
@@ -176,7 +198,8 @@ def run_sweep(
     folder: Path | None = None,
     jobs: int | None = None,
     cluster: str | None = None,
-    device: str = "cpu",
+    device: str = "auto",
+    members: int | None = None,
     shipped: bool = False,
     time_limit: float | None = None,
     progress: Callable[[SweepProgress], None] | None = None,
@@ -184,26 +207,28 @@ def run_sweep(
     """The findings of a sweep, one for each environment and algorithm. If it was stopped, call it again to continue.
 
     :param folder: where the records are kept; the user's folder of runs if None
-    :param jobs: worker processes; all cores if None
+    :param jobs: worker processes; if None, all cores, or `GPU_JOBS` on a GPU
     :param cluster: address of a dask scheduler whose workers do the runs
-    :param device: "cpu" or "cuda"
+    :param device: "auto", "cpu" or "cuda"
+    :param members: runs that are trained as one population on a GPU, at most; all seeds of a setting if None
     :param shipped: take the runs that come with the package as done
     :param time_limit: seconds after which it stops with `WorkFailed`
     :param progress: called a few times a second
     """
     check_sweep(sweep)
     if cluster is None:  # workers of a cluster have devices of their own
-        from sqirl.runs.run import check_device
+        from sqirl.runs.device import check_device
 
-        check_device(device)
+        device = check_device(device)
     folder = folder or default_folder()
     RecordStore(folder).check()
     return Scheduler(
         sweep,
         folder,
-        jobs=jobs or all_cores(),
+        jobs=jobs or (GPU_JOBS if device.startswith("cuda") else all_cores()),
         cluster=cluster,
         device=device,
+        members=members,
         progress=progress,
         deadline=None if time_limit is None else time.monotonic() + time_limit,
         known=shipped_records() if shipped else (),

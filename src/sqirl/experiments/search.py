@@ -2,8 +2,9 @@
 
 If the spec of the algorithm has a `searched_option`, the smallest value of that option with which the median run solves is
 searched for every setting of the other options: the value is doubled until it solves, then bisected, all settings side by side.
-Otherwise every setting is tried. A search is a generator: it yields the runs that it needs next and receives their records, so
-it does not know where and in which order they are run.
+Otherwise every setting is tried. A search is a generator: it yields the runs that it needs next, which are those of one setting
+with all seeds, and receives their records, so it does not know where and in which order they are run. Where the median run is
+known to solve, a run that would take longer may come with a smaller budget, in which it did not solve.
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ class SearchContext:
     def config(self, options: dict[str, int]) -> RunConfig:
         """The config of seed 0 with these options."""
         config = planned_run(
-            self.spec.name, self.env, timesteps=self.sweep.timesteps, live=self.sweep.live, options=dict(options)
-        )
+            self.spec.name, self.env, timesteps=self.sweep.timesteps, live=self.sweep.live,
+            variant=self.sweep.variant_of(self.spec), options=dict(options),
+        )  # fmt: skip
         return replace(config, stop=STOP_MEAN)
 
     def seeded(self, config: RunConfig) -> list[RunConfig]:
@@ -86,14 +88,25 @@ def search(sweep: Sweep, env_id: str, algorithm_name: str) -> Search:
 
 
 def _try_all(context: SearchContext) -> Search:
-    """Every setting with every seed; the one with the smallest median wins."""
-    settings = context.spec.settings(context.sweep.values_of(context.spec), searched=False)
-    tried = [context.seeded(context.config(setting)) for setting in settings]
-    records = yield [config for group in tried for config in group]
-    by_config = {record.config: record for record in records}
-    group = min(tried, key=lambda group: rank([by_config[config] for config in group]))
-    steps = censored_median([by_config[config].complexity for config in group])
-    return context.finding(steps, group, len(records), _first_error(records))
+    """Every setting with every seed; the one with the smallest median wins. A setting is given the steps in which it can win."""
+    best: tuple[tuple[bool, float, float], list[RunConfig], float | None] | None = None
+    count = 0
+    for setting in context.spec.settings(context.sweep.values_of(context.spec), searched=False):
+        config = context.config(setting)
+        if best is not None and best[2] is not None and not context.spec.depends_on_budget:
+            config = replace(config, timesteps=int(best[2]) - config.eval_every)
+            if config.timesteps < config.eval_every:
+                break
+        group = context.seeded(config)
+        records = yield group
+        count += len(records)
+        if (error := _first_error(records)) is not None:
+            return context.finding(best[2] if best else None, best[1] if best else group, count, error)
+        found = rank(records), group, censored_median([record.complexity for record in records])
+        if best is None or found[0] < best[0]:
+            best = found
+    assert best is not None
+    return context.finding(best[2], best[1], count)
 
 
 def _search_smallest(context: SearchContext) -> Search:
@@ -110,7 +123,9 @@ def _search_smallest(context: SearchContext) -> Search:
     option = spec.searched_option
     assert option is not None
     values = sweep.values_of(spec)
-    bisections = [_Bisection(setting, values[option][0]) for setting in _promising(context, values)]
+    bisections = [
+        _Bisection(setting, _smallest(context, setting, values[option][0])) for setting in _promising(context, values)
+    ]
     while bisections:
         # Of two with the same cost the first one, which is the more promising
         bisection = min(bisections, key=lambda each: cost.of_an_iteration({**each.setting, option: each.value}))
@@ -134,6 +149,21 @@ def _search_smallest(context: SearchContext) -> Search:
         if not bisection.update(solved=steps is not None):
             bisections.remove(bisection)
     return context.finding(best, runs, count)
+
+
+def _smallest(context: SearchContext, setting: dict[str, int], value: int) -> int:
+    """The first value of the searched option: doubled as long as the whole run surely ends before the first evaluation.
+
+    The sample complexity of these values is that of the first evaluation or none, so that smaller ones cannot be better.
+    """
+    option = context.spec.searched_option
+    assert option is not None
+    first = context.config({**setting, option: value})
+    if not context.env.is_bridge:
+        return value
+    while context.spec.max_steps({**setting, option: 2 * value}, context.env, first.timesteps) <= first.eval_every:
+        value *= 2
+    return value
 
 
 @dataclass

@@ -9,6 +9,7 @@ ks = [1, 2]
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -20,8 +21,10 @@ from sqirl.algorithms.spec import AlgorithmSpec
 from sqirl.envs.catalogue import catalogue
 from sqirl.envs.description import describe
 from sqirl.envs.ids import FULL_ATARI_SUFFIX
+from sqirl.envs.suites import OURS, PAPER
 from sqirl.errors import SqirlError
 from sqirl.experiments.protocol import check_k
+from sqirl.mdp.store import is_stored
 
 #: The full-length Atari games of the paper's section on them.
 FULL_ATARI_GAMES = ("BeamRider", "Breakout", "Pong", "Qbert", "Seaquest", "SpaceInvaders")
@@ -43,7 +46,8 @@ class Sweep:
 
     `seeds` are for every setting; `baseline_seeds` for the baselines, which cost far more (0: as many). `values` replaces the
     values that the paper tries of an option: {"k": (1, 2)}. With `search` the smallest m is searched; without it every
-    setting has the paper's m.
+    setting has the paper's m. `variant` says whose details the runs have; algorithms that lack it have ours.
+    With `easiest_first` the searches come in the order of the steps that the paper needed; else they take turns.
     """
 
     name: str
@@ -54,10 +58,20 @@ class Sweep:
     timesteps: int = 5_000_000
     search: bool = True
     live: bool = False
+    variant: str = OURS
+    easiest_first: bool = False
     values: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def cases(self) -> list[tuple[str, str]]:
+        """(environment, algorithm) of every search, in their order."""
+        pairs = [(env, name) for env in self.envs for name in self.algorithms]
+        return sorted(pairs, key=lambda pair: _paper_steps(*pair)) if self.easiest_first else pairs
 
     def seeds_of(self, spec: AlgorithmSpec) -> range:
         return range((self.baseline_seeds or self.seeds) if spec.is_baseline else self.seeds)
+
+    def variant_of(self, spec: AlgorithmSpec) -> str:
+        return self.variant if self.variant in spec.variants else OURS
 
     def values_of(self, spec: AlgorithmSpec) -> dict[str, tuple[int, ...]]:
         """The values to try of each option of an algorithm."""
@@ -81,13 +95,22 @@ def named_sweep(name: str) -> Sweep:
         values = {"k": (1, 2, 3), "m": (4,), "epsilon_steps": (500_000,)}
         return Sweep("easy", EASY_ENVS, baseline_seeds=1, timesteps=500_000, values=values)
     if name == "bridge":
-        return Sweep("bridge", tuple(str(row.env_id) for row in catalogue()))
+        return Sweep("bridge", tuple(str(row.env_id) for row in catalogue()), variant=PAPER)
+    if name == "tables":
+        stored = tuple(str(row.env_id) for row in catalogue() if is_stored(row.env_id))
+        return Sweep("tables", stored, (SQIRL.name, PPO.name, DQN.name), variant=PAPER, easiest_first=True)
     if name == "atari-long":
         games = tuple(game + FULL_ATARI_SUFFIX for game in FULL_ATARI_GAMES)
         presets = {spec: spec.presets(describe(games[0])) for spec in (PPO, DQN)}
         values = {option: (value,) for chosen in presets.values() for option, value in chosen.items()}
         return Sweep("atari-long", games, timesteps=10_000_000, search=False, values=values)
-    raise SqirlError(f"no sweep named '{name}'; there are smoke, easy, bridge, atari-long, or give a .toml file")
+    raise SqirlError(f"no sweep named '{name}'; there are smoke, easy, tables, bridge, atari-long, or give a .toml file")
+
+
+def _paper_steps(env: str, algorithm_name: str) -> float:
+    """The steps that the paper's algorithm needed; infinite where it did not solve, or is not in the paper."""
+    row = describe(env).row
+    return (row.paper_steps.get(algorithm_name) if row is not None else None) or math.inf
 
 
 def read_sweep(path: Path) -> Sweep:
@@ -136,13 +159,15 @@ def check_sweep(sweep: Sweep) -> None:
     if sweep.baseline_seeds != 0 and not _is_count(sweep.baseline_seeds):
         raise SqirlError(f"baseline_seeds = {sweep.baseline_seeds!r} is not a whole number of at least 0")
     _check_values(sweep.values)
-    for name in ("search", "live"):
+    for name in ("search", "live", "easiest_first"):
         if not isinstance(getattr(sweep, name), bool):
             raise SqirlError(f"{name} = {getattr(sweep, name)!r} is neither true nor false")
     for name in ("envs", "algorithms"):
         names = getattr(sweep, name)
         if not isinstance(names, tuple) or not names or not all(isinstance(value, str) for value in names):
             raise SqirlError(f"{name} = {names!r} is not a list of names")
+    if not any(sweep.variant in algorithm(name).variants for name in sweep.algorithms):
+        raise SqirlError(f"variant = {sweep.variant!r} is not one of these algorithms'; they have ours and paper")
     if not isinstance(sweep.name, str):
         raise SqirlError(f"name = {sweep.name!r} is not a text")
     specs = [algorithm(name) for name in sweep.algorithms]

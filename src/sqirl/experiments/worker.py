@@ -1,4 +1,4 @@
-"""One run as a task for a worker. Whatever happens, it leaves a record or a checkpoint."""
+"""Runs as tasks for a worker. Whatever happens, they leave records or checkpoints."""
 
 from __future__ import annotations
 
@@ -20,23 +20,30 @@ def task_of(config: RunConfig) -> dict[str, Any]:
     return {"config": config.to_dict(), "module": spec.__module__, "spec": spec.__qualname__}
 
 
-def perform_task(task: dict[str, Any], folder: str, device: str = "cpu") -> dict[str, Any]:
-    """The record of a run, as plain values: stored, waited for, or made now. A run that fails is a record with its error."""
+def perform_tasks(
+    tasks: list[dict[str, Any]], folder: str, device: str = "cpu", enough: int | None = None
+) -> list[dict[str, Any]]:
+    """The records of runs, as plain values: stored, waited for, or made now. A run that fails is a record with its error.
+
+    :param tasks: one run, or several that differ in their seeds alone and are trained as a population
+    :param enough: see `perform_together`
+    """
     import torch
 
-    from sqirl.runs.run import perform
+    from sqirl.runs.perform import perform_all
 
     torch.set_num_threads(1)  # workers share the machine: two threads beside a busy core are slower than one
-    _know_algorithm(task)
-    config, store = RunConfig.from_dict(task["config"]), RecordStore(Path(folder))
+    for task in tasks:
+        _know_algorithm(task)
+    configs, store = [RunConfig.from_dict(task["config"]) for task in tasks], RecordStore(Path(folder))
     try:
-        return perform(config, store, device=device).to_dict()
+        return [record.to_dict() for record in perform_all(configs, store, device=device, enough=enough)]
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise
-        return _failed(config, store, error)
+        return [_failed(config, store, error) for config in configs]
     except Exception as error:
-        return _failed(config, store, error)
+        return [_failed(config, store, error) for config in configs]
 
 
 def _know_algorithm(task: dict[str, Any]) -> None:
@@ -50,6 +57,9 @@ def _know_algorithm(task: dict[str, Any]) -> None:
 
 
 def _failed(config: RunConfig, store: RecordStore, error: Exception) -> dict[str, Any]:
+    found = store.get(config)
+    if found is not None and found.error is None:  # one of several runs, which was over before the others failed
+        return found.to_dict()
     text = str(error) if isinstance(error, SqirlError) else f"{type(error).__name__}: {error}"
     record = RunRecord(config, error=text.splitlines()[0] if text else type(error).__name__)
     store.put(record)

@@ -55,6 +55,11 @@ def is_shipped(env_id: EnvId) -> bool:
     return bool(_files_of_game(shipped_folder(), env_id))
 
 
+def is_stored(env_id: EnvId) -> bool:
+    """Is there a file with the MDP of this id, or a longer one? The files are not read."""
+    return is_shipped(env_id) or bool(_files_of_game(user_folder() / "mdps", env_id))
+
+
 def _files_of_game(folder: Path, env_id: EnvId) -> list[tuple[int, Path]]:
     """(horizon, file) of the MDPs in a folder that are the MDP of `env_id` or contain it."""
     found = ((_id_of(path), path) for path in folder.glob("*.npz"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -25,9 +26,12 @@ class FrameMemory:
     def __init__(self, capacity: int, shape: tuple[int, ...], dtype: Any, *, stacked: int, num_lanes: int) -> None:
         self.capacity, self.stacked, self.key_length = capacity, stacked, stacked
         self._passing = num_lanes * (stacked + 1)  # in each lane the stack, and the frame that comes
-        # Zeros that are not written to take no memory
-        self._frames = np.zeros((1 + capacity + self._passing, *shape), dtype)
+        self._frames = self._blank((1 + capacity + self._passing, *shape), dtype)
         self.count = self._passed = 0
+
+    def _blank(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Zeros that are not written to take no memory."""
+        return np.zeros(shape, dtype)
 
     def append(self, frames: NDArray[Any], keep: NDArray[np.bool_]) -> NDArray[np.int32]:
         """(n,) the numbers of n new frames; the mask says which of them will be learned from."""
@@ -35,12 +39,16 @@ class FrameMemory:
         kept, passing = np.flatnonzero(keep), np.flatnonzero(~keep)
         numbers[kept] = self.count + 1 + np.arange(len(kept))
         numbers[passing] = -1 - (self._passed + np.arange(len(passing))) % self._passing
-        self._frames[self._places(numbers)] = frames
+        self._write(self.places(numbers), frames)
         self.count += len(kept)
         self._passed += len(passing)
         return numbers.astype(np.int32)
 
-    def _places(self, numbers: NDArray[np.integer]) -> NDArray[np.integer]:
+    def _write(self, places: NDArray[np.integer], frames: NDArray[Any]) -> None:
+        self._frames[places] = frames
+
+    def places(self, numbers: NDArray[np.integer]) -> NDArray[np.integer]:
+        """Where frames lie."""
         kept = np.where(numbers > 0, 1 + (numbers - 1) % self.capacity, 0)
         return np.where(numbers < 0, self.capacity - numbers, kept)
 
@@ -51,7 +59,7 @@ class FrameMemory:
 
     def observations(self, keys: NDArray[np.int32]) -> NDArray[Any]:
         """(n, stacked·C, …): the frames of each key, stacked along their first axis (channels)."""
-        frames = self._frames[self._places(keys)]
+        frames = self._frames[self.places(keys)]
         if self.stacked == 1:
             newest: NDArray[Any] = frames[:, 0]
             return newest
@@ -72,7 +80,15 @@ class LivePlayer:
 
     keys_are_permanent = False
 
-    def __init__(self, env: Any, *, capacity: int, stacked: int = 1, horizon: int | None = None) -> None:
+    def __init__(
+        self,
+        env: Any,
+        *,
+        capacity: int,
+        stacked: int = 1,
+        horizon: int | None = None,
+        make_memory: Callable[..., FrameMemory] = FrameMemory,
+    ) -> None:
         self.env, self.num_lanes, self.horizon = env, env.num_envs, horizon
         self.stacked = stacked
         space = env.observation_space
@@ -81,7 +97,8 @@ class LivePlayer:
             shape = ()
         elif self.stacked > 1:
             shape = (shape[0] // self.stacked, *shape[1:])
-        self.memory = FrameMemory(capacity, shape, space.dtype, stacked=self.stacked, num_lanes=self.num_lanes)
+        self._channels = shape[0] if self.stacked > 1 else 0  # of one frame
+        self.memory = make_memory(capacity, shape, space.dtype, stacked=self.stacked, num_lanes=self.num_lanes)
         self.key_length = self.memory.key_length
         self.keys = np.zeros((self.num_lanes, self.key_length), np.int32)
         self.num_actions = int(env.action_space.n)
@@ -101,7 +118,7 @@ class LivePlayer:
         return rewards, ends, infos
 
     def _observe(self, observations: Any, starts: NDArray[np.bool_], keep: NDArray[np.bool_]) -> None:
-        newest = observations[:, -(observations.shape[1] // self.stacked) :] if self.stacked > 1 else observations
+        newest = observations[:, -self._channels :] if self.stacked > 1 else observations
         numbers = self.memory.append(newest, keep)
         keys = np.zeros((self.num_lanes, self.key_length), np.int32)  # 0: the blank frame before a start
         if not starts.all():

@@ -6,13 +6,14 @@ the view has a clock. A replay buffer therefore needs no pictures; they are made
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.envs.description import EnvDescription, describe
+from sqirl.envs.suites import MINIGRID, PAPER
 from sqirl.envs.view import View
 from sqirl.mdp.reach import check_horizon
 from sqirl.mdp.screens import frames_of
@@ -25,11 +26,15 @@ Keys = NDArray[np.int32]  # (n, stacked + 1)
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """An MDP with its frames. The last frame is the blank one, which lies before the start of an episode and after its end."""
+    """An MDP with its frames. The last frame is the blank one, which lies before the start of an episode and after its end.
+
+    :param truncates: an episode that reaches the horizon is truncated: PPO and DQN bootstrap from its last observation
+    """
 
     mdp: TabularMDP
     view: View
     frames: NDArray[np.uint8]  # (N + 1, *frame_shape)
+    truncates: bool = False
 
     @property
     def horizon(self) -> int:
@@ -74,15 +79,26 @@ class Table:
         return following
 
 
+def truncates(env: EnvDescription) -> bool:
+    """Are episodes that reach the horizon truncated? Only MiniGrid's in the variant PAPER; otherwise they are terminated."""
+    return env.suite is MINIGRID and env.variant == PAPER
+
+
 def load_table(env: EnvDescription | str, *, progress: CountProgress | None = None) -> Table | None:
-    """The table of an id whose MDP is stored, or None; frames that are missing are drawn once."""
+    """The table of an id whose MDP is stored, or None; frames that are missing are drawn once.
+
+    None also where episodes are truncated and the states at the horizon are not in the MDP.
+    """
     description = describe(env)
     mdp = stored_mdp(description)
     if mdp is None:
         return None
+    cuts = truncates(description)
+    if cuts and mdp.depth is not None and mdp.horizon is not None and mdp.depth <= mdp.horizon:
+        return None
     # The shape comes from the stored screens, so that a table can be played where the suite is not installed
     view = description.view(None if mdp.screens is None else mdp.screens.shape[1:])
-    return make_table(mdp, view, progress=progress)
+    return replace(make_table(mdp, view, progress=progress), truncates=cuts)
 
 
 def make_table(mdp: TabularMDP, view: View, *, progress: CountProgress | None = None) -> Table:

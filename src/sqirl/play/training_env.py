@@ -16,7 +16,7 @@ from sqirl.mdp.store import user_folder
 from sqirl.play.full_atari import full_atari_env
 from sqirl.play.live import LivePlayer
 from sqirl.play.players import Player, TablePlayer
-from sqirl.play.table import Table, load_table
+from sqirl.play.table import Table, load_table, truncates
 from sqirl.play.vec_env import TableVecEnv
 from sqirl.runtime.progress import CountProgress
 
@@ -56,7 +56,9 @@ def training_env(
         return TableVecEnv(table, num_envs, reward_factor=factor)
 
     def make() -> gym.Env[Any, Any]:
-        return gym.wrappers.TransformReward(Monitor(description.make_env()), lambda reward: float(reward) / factor)
+        env = description.make_game_env()
+        env.truncates = truncates(description)
+        return gym.wrappers.TransformReward(Monitor(env), lambda reward: float(reward) / factor)
 
     return DummyVecEnv([make for _ in range(num_envs)])
 
@@ -84,11 +86,11 @@ class EnvErrors(gym.Wrapper[Any, Any, Any, Any]):
 
 
 #: The table that was used last: a worker of a sweep does many runs on one game, and loading a table takes seconds.
-_last: dict[tuple[str, Path], Table] = {}
+_last: dict[tuple[str, str, Path], Table] = {}
 
 
 def _stored_table(description: EnvDescription, progress: CountProgress | None) -> Table | None:
-    key = description.name, user_folder()
+    key = description.name, description.variant, user_folder()
     if key not in _last:
         table = load_table(description, progress=progress)
         if table is None:

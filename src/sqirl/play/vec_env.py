@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvStepReturn
 
+from sqirl.mdp.tabular import END
 from sqirl.play.lanes import Lanes
 from sqirl.play.table import Table
 
@@ -37,7 +38,8 @@ class TableVecEnv(BatchedVecEnv):
     """`num_envs` episodes side by side from the table; ends and restarts are reported in the form of Stable-Baselines3.
 
     Rewards are divided by `reward_factor`, for learning; the episode's total in `infos` is in the units of the game. The last
-    observation of an episode is blank: the table has no state for it, and nothing bootstraps from it.
+    observation of an episode whose game is over is blank: the table has no state for it, and nothing bootstraps from it. An
+    episode that reaches the horizon is truncated only if the table says so.
     """
 
     def __init__(self, table: Table, num_envs: int = 1, *, reward_factor: float = 1.0, seed: int | None = None) -> None:
@@ -79,10 +81,11 @@ class TableVecEnv(BatchedVecEnv):
 
     def _finish(self, lanes: NDArray[np.integer], infos: list[dict[str, Any]]) -> None:
         last = self.table.observations(self.last_keys[lanes])
+        cut = self.table.truncates & (self.lanes.states != END)  # (num_envs,)
         for lane, observation in zip(lanes.tolist(), last, strict=True):
             elapsed = round(time.time() - self._began, 6)
             infos[lane]["terminal_observation"] = observation
-            infos[lane]["TimeLimit.truncated"] = False
+            infos[lane]["TimeLimit.truncated"] = bool(cut[lane])
             infos[lane]["episode"] = {"r": float(self._totals[lane]), "l": int(self.lanes.t[lane]), "t": elapsed}
 
     def state(self) -> dict[str, Any]:

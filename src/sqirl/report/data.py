@@ -16,16 +16,23 @@ from sqirl.algorithms.registry import DQN, PPO, SQIRL, algorithm, algorithm_name
 from sqirl.algorithms.spec import AlgorithmSpec
 from sqirl.envs.suites import FULL_ATARI, Suite, suite_of
 from sqirl.report.environments import EnvironmentRow, environment_rows, paper_algorithms
+from sqirl.report.full_length import FullLengthRun, full_length_run
 from sqirl.report.learning_curve import LearningCurve, learning_curve
-from sqirl.results.outcomes import Outcome, our_tables, outcomes, paper_tables
-from sqirl.results.statistics import (
-    Comparison,
-    Complexities,
-    compare,
-    num_solved,
-    num_within,
-    share_solved_where,
+from sqirl.results.agreement import Agreement, agreement
+from sqirl.results.costs import CostOfRows, DeviceTime, cost_of_rows, device_times
+from sqirl.results.cross_validation import CrossValidated, cross_validated
+from sqirl.results.outcomes import (
+    Case,
+    Outcome,
+    VariantGain,
+    our_tables,
+    outcomes_by_variant,
+    paper_tables,
+    preferred,
+    variant_gains,
 )
+from sqirl.results.random_play import random_play_of
+from sqirl.results.statistics import Comparison, Complexities, censored_median, compare, num_solved, share_solved_where
 from sqirl.runs.record import RunRecord
 
 #: The pairs of algorithms that the paper compares in its Table 3, and those that it draws in its Figure 3.
@@ -54,15 +61,6 @@ class Summary:
     pairs: tuple[Comparison, ...]  # Table 3
     where_both: float | None  # the share that SQIRL solves of the environments that PPO and DQN both solve
     where_neither: float | None  # ... and of those that neither solves
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Our sample complexities of one algorithm against the paper's, over the environments that we ran."""
-
-    algorithm: AlgorithmSpec
-    comparison: Comparison  # first: ours, second: the paper's
-    within: int  # environments that we solve within WITHIN_FACTOR times the paper's steps
 
 
 @dataclass(frozen=True)
@@ -97,24 +95,14 @@ class SolvedByLuck:
     cases: tuple[tuple[str, AlgorithmSpec], ...]
 
 
-@dataclass(frozen=True)
-class FullLengthRun:
-    """The evaluations of one run on a full-length Atari game: (steps, mean return) after training, and the mean before it."""
-
-    game: str
-    algorithm: AlgorithmSpec
-    before: float | None
-    after: tuple[tuple[int, float], ...]
-    device: str
-
-
 @dataclass(frozen=True, eq=False)
 class ReportData:
     """All numbers of the report. What takes time is computed when it is first asked for, and then kept."""
 
     records: Sequence[RunRecord]
     rows: Sequence[EnvironmentRow]  # the paper's environments
-    outcomes: Mapping[tuple[str, str], Outcome]  # by (environment, algorithm)
+    by_variant: Mapping[str, Mapping[Case, Outcome]]
+    outcomes: Mapping[Case, Outcome]  # of the variants that are compared with the paper
     runs: Mapping[str, EnvironmentRuns]  # by environment, sorted
 
     @property
@@ -157,17 +145,54 @@ class ReportData:
         return _summary(self.our_complexities)
 
     @cached_property
-    def agreement(self) -> tuple[Agreement, ...]:
-        """One entry for each algorithm that the paper has."""
+    def paper_where_ours(self) -> tuple[Comparison, ...]:
+        """The paper's comparisons of PAIRS over the environments that both algorithms solve in our runs."""
         found = []
-        for spec in paper_algorithms():
-            ours, paper = self.our_complexities[spec.name], self.paper_complexities[spec.name]
-            comparison = compare("ours", "paper", {"ours": ours, "paper": paper})
-            found.append(Agreement(spec, comparison, num_within(ours, paper)))
+        for first, second in PAIRS:
+            ours = [self.our_complexities[spec.name] for spec in (first, second)]
+            both = [env for env, steps in ours[0].items() if steps is not None and ours[1].get(env) is not None]
+            cut = {
+                spec.name: {env: self.paper_complexities[spec.name].get(env) for env in both}
+                for spec in (first, second)
+            }
+            found.append(compare(first.name, second.name, cut))
         return tuple(found)
 
+    @cached_property
+    def agreement(self) -> tuple[Agreement, ...]:
+        """One entry for each algorithm that the paper has."""
+        return tuple(
+            agreement(spec.name, self.outcomes, self.paper_complexities[spec.name]) for spec in paper_algorithms()
+        )
+
     def agreement_of(self, spec: AlgorithmSpec) -> Agreement:
-        return next(entry for entry in self.agreement if entry.algorithm is spec)
+        return next(entry for entry in self.agreement if entry.algorithm == spec.name)
+
+    @cached_property
+    def cross_validated(self) -> dict[Case, CrossValidated | None]:
+        """The steps with settings that were chosen without the seed that is reported, of the BRIDGE environments."""
+        return {case: cross_validated(outcome) for case, outcome in self.outcomes.items() if outcome.suite.is_bridge}
+
+    @cached_property
+    def variant_gains(self) -> list[VariantGain]:
+        """The BRIDGE environments and algorithms of which both variants were run."""
+        return [gain for gain in variant_gains(self.by_variant) if gain.ours.suite.is_bridge]
+
+    @property
+    def median_gain(self) -> float | None:
+        """The median of the ratios of the two variants; None where there is none."""
+        return censored_median([gain.ratio for gain in self.variant_gains if gain.ratio is not None])
+
+    @cached_property
+    def device_times(self) -> list[DeviceTime]:
+        return device_times(self.records)
+
+    @cached_property
+    def costs(self) -> list[CostOfRows]:
+        """What the rows of the paper take, run and not run, by algorithm."""
+        tables = self.paper_complexities
+        found = [cost_of_rows(name, self.records, self.outcomes, table) for name, table in tables.items()]
+        return [cost for cost in found if cost is not None]
 
     def least_k(self, k_of: Callable[[EnvironmentRow], int | None]) -> list[LeastK]:
         """The enumerated environments by the k that `k_of` says, ascending, None last (Figure 2)."""
@@ -216,7 +241,7 @@ class ReportData:
         solved = [
             outcome
             for outcome in self.outcomes.values()
-            if outcome.suite.is_bridge and outcome.complexity is not None and _has_true_returns(outcome)
+            if outcome.suite.is_bridge and outcome.complexity is not None and outcome.steps_to_optimal is not None
         ]
         cases = [(outcome.env_id, outcome.algorithm) for outcome in solved if outcome.exact_complexity is None]
         return SolvedByLuck(len(solved), tuple((env, algorithm(name)) for env, name in cases))
@@ -229,33 +254,36 @@ class ReportData:
 
     @property
     def full_length_runs(self) -> list[FullLengthRun]:
-        """The first seed of every outcome on a full-length Atari game."""
+        """Every algorithm on every full-length Atari game that was run."""
         return [
-            _full_length_run(runs.title, outcome) for runs in self.full_length for outcome in runs.outcomes.values()
+            full_length_run(runs.title, runs.outcomes[name], curve)
+            for runs in self.full_length
+            for name, curve in runs.curves.items()
         ]
 
 
 def report_data(records: Sequence[RunRecord]) -> ReportData:
     """The numbers of the report, from the records of runs and the analyses that come with the package."""
-    found, rows = outcomes(records), environment_rows()
+    by_variant, rows = outcomes_by_variant(records), environment_rows()
+    found = preferred(by_variant)
     rows_by_id = {row.env_id: row for row in rows}
     runs = {env: _environment_runs(env, found, rows_by_id.get(env)) for env in sorted({env for env, _ in found})}
-    return ReportData(records, rows, found, runs)
+    return ReportData(records, rows, by_variant, found, runs)
 
 
-def _environment_runs(
-    env: str, found: Mapping[tuple[str, str], Outcome], row: EnvironmentRow | None
-) -> EnvironmentRuns:
+def _environment_runs(env: str, found: Mapping[Case, Outcome], row: EnvironmentRow | None) -> EnvironmentRuns:
     mine = {name: found[env, name] for name in algorithm_names() if (env, name) in found}
     curves = {name: learning_curve(outcome.records) for name, outcome in mine.items()}
     suite, first = suite_of(env), next(iter(mine.values())).records[0]
     analysis = None if row is None else row.analysis
+    measured = random_play_of(env)
+    random = first.random_return if measured is None else measured.mean
     return EnvironmentRuns(
         env,
         suite,
         suite.title_of(env) if row is None else row.title,
         first.optimal_return if analysis is None else analysis.optimal_return,
-        first.random_return if analysis is None else analysis.random_return,
+        random if analysis is None else analysis.random_return,
         mine,
         {name: curve for name, curve in curves.items() if curve is not None},
     )
@@ -272,14 +300,3 @@ def _summary(tables: Mapping[str, Complexities]) -> Summary:
         where_both=None if math.isnan(both) else both,
         where_neither=None if math.isnan(neither) else neither,
     )
-
-
-def _has_true_returns(outcome: Outcome) -> bool:
-    return any(point.exact is not None for record in outcome.records for point in record.curve)
-
-
-def _full_length_run(game: str, outcome: Outcome) -> FullLengthRun:
-    record = outcome.records[0]
-    means = {point.steps: point.mean for point in record.curve}  # the later of two evaluations at the same step
-    before = means.pop(0, None)
-    return FullLengthRun(game, algorithm(outcome.algorithm), before, tuple(means.items()), record.device)

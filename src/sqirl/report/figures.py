@@ -61,6 +61,17 @@ def figure_4_full_length_atari(runs: EnvironmentRuns) -> Figure:
     return _learning_curves(runs, xscale="linear")
 
 
+def full_length_figure(data: ReportData) -> Figure:
+    """Figure 4 of the paper in one piece: a panel for each full-length game that was run."""
+    games = data.full_length
+    columns = min(3, len(games))
+    rows = -(-len(games) // columns)
+    figure = new_figure(3.8 * columns, 3.0 * rows)
+    for place, runs in enumerate(games, start=1):
+        _draw_learning_curves(figure.add_subplot(rows, columns, place), runs, xscale="linear", title=runs.title)
+    return figure
+
+
 def figure_5_learning_curves(runs: EnvironmentRuns) -> Figure:
     """Figure 5 of the paper (Appendix D): learning curves on one environment of BRIDGE, median and range over seeds.
 
@@ -109,16 +120,20 @@ def _scatter(axes: Axes, points: Sequence[ScatterPoint], spec: AlgorithmSpec) ->
 
 def _learning_curves(runs: EnvironmentRuns, *, xscale: str) -> Figure:
     figure = new_figure()
-    axes = figure.subplots()
+    _draw_learning_curves(figure.subplots(), runs, xscale=xscale, title=runs.env_id)
+    return figure
+
+
+def _draw_learning_curves(axes: Axes, runs: EnvironmentRuns, *, xscale: str, title: str) -> None:
+    """The whole curve of every algorithm: a run that goes on after its first solution is drawn to its end."""
     draw_levels(axes, runs.optimal, runs.random)
     for name, curve in runs.curves.items():
         spec = algorithm(name)
         axes.plot(curve.steps, curve.median, color=spec.colour, label=spec.label, marker="o", markersize=2)
         axes.fill_between(curve.steps, curve.low, curve.high, color=spec.colour, alpha=0.15)
-    axes.set(xscale=xscale, xlabel="steps", ylabel="return", title=runs.env_id)
+    axes.set(xscale=xscale, xlabel="steps", ylabel="return", title=title)
     axes.title.set_fontsize(9)
     finish(axes)
-    return figure
 
 
 def write_figures(data: ReportData, folder: Path) -> list[Path]:

@@ -16,7 +16,6 @@ from sqirl.envs.suites import FULL_ATARI, SUITES
 from sqirl.mdp.store import stored_mdp
 from sqirl.report.data import (
     DRAWN_PAIRS,
-    Agreement,
     EnvironmentRuns,
     LeastK,
     ReportData,
@@ -24,10 +23,14 @@ from sqirl.report.data import (
     Summary,
 )
 from sqirl.report.environments import EnvironmentRow, paper_algorithms
+from sqirl.report.full_length import FullLengthRun
 from sqirl.report.learning_curve import LearningCurve
 from sqirl.report.pictures import pictures_of
 from sqirl.report.style import ACCENT, SOLVED, UNSOLVED, Colour
-from sqirl.results.outcomes import Outcome
+from sqirl.results.agreement import Agreement
+from sqirl.results.censoring import StepRange
+from sqirl.results.cross_validation import CrossValidated
+from sqirl.results.outcomes import Case, Outcome
 from sqirl.results.statistics import BUDGET, WITHIN_FACTOR, Comparison, Estimate
 
 #: The page's scripts, in the order in which they need each other.
@@ -79,12 +82,19 @@ def page_data(data: ReportData, *, pictures: bool = True) -> dict[str, Any]:
         "compared_with": [x.name for _, x in DRAWN_PAIRS],
         "suites": list(SUITES),
         "within_factor": WITHIN_FACTOR,
-        "rows": [_row(row, data.runs.get(row.env_id), pictures) for row in data.rows],
-        "others": [_environment_runs(runs) for runs in data.others],
-        "full_length": [_environment_runs(runs) for runs in data.full_length],
+        "budget": BUDGET,
+        "rows": [_row(row, data, pictures) for row in data.rows],
+        "others": [_environment_runs(runs, data) for runs in data.others],
+        "full_length": [_environment_runs(runs, data) for runs in data.full_length],
         "paper": _summary(data.paper),
         "ours": _summary(data.ours),
+        "paper_where_ours": [_comparison(pair) for pair in data.paper_where_ours],
         "agreement": [_agreement(entry) for entry in data.agreement],
+        "variants": [
+            {"id": g.ours.env_id, "algorithm": g.ours.algorithm, "ours": g.ours.complexity, "paper": g.paper.complexity}
+            for g in data.variant_gains
+        ],
+        "full_length_runs": [_full_length_run(run) for run in data.full_length_runs],
         "counts": {"built": data.num_built, "runs": len(data.records), "failed": data.num_failed},
         "figure_2": {
             "approximate": [_least_k(group) for group in data.least_k(lambda row: row.approx_min_k)],
@@ -110,13 +120,28 @@ def _summary(summary: Summary) -> dict[str, Any]:
 
 
 def _agreement(entry: Agreement) -> dict[str, Any]:
-    return {"algorithm": entry.algorithm.name, **_comparison(entry.comparison), "within": entry.within}
+    differing = [*entry.solved_by_one, *entry.far_apart]
+    return {
+        "algorithm": entry.algorithm, **_comparison(entry.comparison), "within": entry.within,
+        "answered": entry.answered, "agreeing": entry.agreeing, "complete": entry.complete,
+        "differing": [{"id": d.env_id, "ours": d.ours, "paper": d.paper, "cause": d.cause} for d in differing],
+        "open": [{"id": row.env_id, "paper": row.paper, "missing": ", ".join(row.missing)} for row in entry.open],
+    }  # fmt: skip
+
+
+def _full_length_run(run: FullLengthRun) -> dict[str, Any]:
+    return {
+        "game": run.game, "algorithm": run.algorithm.name, "variant": run.variant, "setting": run.setting,
+        "seeds": run.seeds, "steps": run.steps, "random": None if run.random is None else run.random.mean,
+        "last": run.last, "best": run.best, "above": run.above_random,
+    }  # fmt: skip
 
 
 def _comparison(c: Comparison) -> dict[str, Any]:
     return {
         "first": c.first, "second": c.second,
-        "correlation": _interval(c.correlation), "ratio": _interval(c.median_ratio),
+        "correlation": _interval(c.correlation), "log_correlation": _interval(c.log_correlation),
+        "ratio": _interval(c.median_ratio),
         "both": c.both, "only_first": c.only_first, "only_second": c.only_second, "neither": c.neither,
     }  # fmt: skip
 
@@ -142,7 +167,7 @@ def _points(points: Sequence[ScatterPoint]) -> list[dict[str, Any]]:
     return [{"id": p.env_id, "title": p.title, "x": p.x, "y": p.y, "ours": p.ours} for p in points]
 
 
-def _row(row: EnvironmentRow, runs: EnvironmentRuns | None, pictures: bool) -> dict[str, Any]:
+def _row(row: EnvironmentRow, data: ReportData, pictures: bool) -> dict[str, Any]:
     """One of the paper's environments."""
     return {
         "id": row.env_id,
@@ -154,7 +179,7 @@ def _row(row: EnvironmentRow, runs: EnvironmentRuns | None, pictures: bool) -> d
         "paper_solved": {spec.name: row.paper_solved.get(spec.name) for spec in algorithms()},
         "paper_returns": dict(row.paper_returns),
         **_analysis(row),
-        **_runs(runs),
+        **_runs(data.runs.get(row.env_id), data.cross_validated),
         "pictures": _pictures(row) if pictures else [],
     }
 
@@ -172,27 +197,36 @@ def _analysis(row: EnvironmentRow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _environment_runs(runs: EnvironmentRuns) -> dict[str, Any]:
+def _environment_runs(runs: EnvironmentRuns, data: ReportData) -> dict[str, Any]:
     """An environment that is not the paper's."""
-    return {"id": runs.env_id, "title": runs.title, **_runs(runs)}
+    return {"id": runs.env_id, "title": runs.title, **_runs(runs, data.cross_validated)}
 
 
-def _runs(runs: EnvironmentRuns | None) -> dict[str, Any]:
+def _runs(runs: EnvironmentRuns | None, validated: Mapping[Case, CrossValidated | None]) -> dict[str, Any]:
     """Our runs on an environment by algorithm, and the lines in its figure of learning curves."""
     if runs is None:
         return {"runs": {}, "lines": {"optimal": None, "random": None}}
     return {
-        "runs": {name: _outcome(outcome, runs.curves.get(name)) for name, outcome in runs.outcomes.items()},
+        "runs": {
+            name: _outcome(outcome, runs.curves.get(name), validated.get((runs.env_id, name)))
+            for name, outcome in runs.outcomes.items()
+        },
         "lines": {"optimal": runs.optimal, "random": runs.random},
     }
 
 
-def _outcome(o: Outcome, curve: LearningCurve | None) -> dict[str, Any]:
+def _outcome(o: Outcome, curve: LearningCurve | None, validated: CrossValidated | None) -> dict[str, Any]:
     return {
-        "setting": o.setting, "steps": o.complexity, "exact": o.exact_complexity, "return": o.best_return,
+        "setting": o.setting, "variant": o.variant, "steps": o.complexity, "return": o.best_return,
+        "exact": _range(o.steps_to_optimal), "validated": _range(None if validated is None else validated.steps),
         "seeds": len(o.records), "settings": o.num_settings, "from": o.records[0].played_from,
         "curve": None if curve is None else _curve(curve.thinned(CURVE_POINTS)),
     }  # fmt: skip
+
+
+def _range(found: StepRange | None) -> list[float | None] | None:
+    """[low, high], with None for no limit."""
+    return None if found is None else [_finite(found.low), _finite(found.high)]
 
 
 def _curve(curve: LearningCurve) -> Mapping[str, list[float]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 from sqirl.algorithms.registry import algorithm, algorithms
 from sqirl.report.data import ReportData
 from sqirl.report.environments import EnvironmentRow
+from sqirl.results.censoring import StepRange
 from sqirl.results.outcomes import Outcome
 from sqirl.results.statistics import Estimate
 from sqirl.runtime.files import write_atomically
@@ -66,19 +68,64 @@ def _interval(estimate: Estimate | None) -> list[Cell]:
 def complexity_table(data: ReportData) -> Table:
     """The paper's table of empirical sample complexities (Appendix D.1): steps to solve, ours and the paper's.
 
-    Ours adds a row for each environment that is not the paper's. Empty: not run, or the optimal return is not known;
-    'not solved': not within the budget.
+    Ours adds its variant and a row for each environment that is not the paper's. Empty: not run, or the optimal return is
+    not known; 'not solved': not within the budget.
     """
-    header = ["env", *(f"{spec.name}_{whose}" for spec in algorithms() for whose in ("ours", "paper"))]
+    header = ["env", *(f"{spec.name}_{whose}" for spec in algorithms() for whose in ("ours", "variant", "paper"))]
     rows: list[list[Cell]] = []
     for env, row in _environments(data):
         cells: list[Cell] = [env]
         for spec in algorithms():
             solved = {} if row is None else row.paper_solved
             paper = (solved[spec.name] or NOT_SOLVED) if spec.name in solved else None
-            cells += [_steps(data.outcomes.get((env, spec.name))), paper]
+            outcome = data.outcomes.get((env, spec.name))
+            cells += [_steps(outcome), None if outcome is None else outcome.variant, paper]
         rows.append(cells)
     return Table(header, rows)
+
+
+def run_table(data: ReportData) -> Table:
+    """Not in the paper: every environment of BRIDGE and algorithm that was run, with all that we know of its steps.
+
+    `optimal`: to a truly optimal policy. `validated`: with settings that were chosen by other seeds. A number of steps is more
+    than `…_low` and at most `…_high`, which is empty if there is no limit; both are equal where it is known.
+    """
+    header = ["env", "algorithm", "variant", "setting", "seeds", "settings", "steps", "paper", "optimal_low", "optimal_high",
+              "validated_low", "validated_high"]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for (env, name), o in data.outcomes.items():
+        if o.suite.is_bridge:
+            validated, paper = data.cross_validated[env, name], data.paper_complexities.get(name, {})
+            steps = [_steps(o), (paper[env] or NOT_SOLVED) if env in paper else None]
+            ranges = [*_range(o.steps_to_optimal), *_range(None if validated is None else validated.steps)]
+            rows.append([env, name, o.variant, o.setting, len(o.records), o.num_settings, *steps, *ranges])
+    return Table(header, rows)
+
+
+def variant_table(data: ReportData) -> Table:
+    """Not in the paper: median steps of the variants "ours" and "paper", where both were run."""
+    rows = [[g.ours.env_id, g.ours.algorithm, _steps(g.ours), _steps(g.paper), g.ratio] for g in data.variant_gains]
+    return Table(["env", "algorithm", "ours", "paper", "ratio"], rows)
+
+
+def agreement_table(data: ReportData) -> Table:
+    """Not in the paper: the rows in which we and the paper differ, and those that leave open whether we do."""
+    rows: list[list[Cell]] = []
+    for entry in data.agreement:
+        found = [("solved by one", d) for d in entry.solved_by_one] + [("far apart", d) for d in entry.far_apart]
+        for kind, d in found:
+            rows.append([d.env_id, entry.algorithm, kind, d.ours or NOT_SOLVED, d.paper or NOT_SOLVED, d.cause])
+        for row in entry.open:
+            rows.append([row.env_id, entry.algorithm, "open", None, row.paper or NOT_SOLVED, ", ".join(row.missing)])
+    return Table(["env", "algorithm", "kind", "ours", "paper", "note"], rows)
+
+
+def _range(found: StepRange | None) -> list[Cell]:
+    return (
+        [None, None]
+        if found is None
+        else [value if math.isfinite(value) else None for value in (found.low, found.high)]
+    )
 
 
 def return_table(data: ReportData) -> Table:
@@ -144,6 +191,9 @@ def write_tables(data: ReportData, folder: Path) -> list[Path]:
         "table-3-comparisons": table_3_comparisons(data),
         "complexities": complexity_table(data),
         "returns": return_table(data),
+        "runs": run_table(data),
+        "variants": variant_table(data),
+        "disagreements": agreement_table(data),
     }
     written = []
     for name, table in tables.items():

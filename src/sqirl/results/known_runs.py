@@ -7,7 +7,7 @@ same steps, and a run that ended before its budget was spent would have ended at
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sqirl.runs.config import RunConfig
@@ -38,6 +38,27 @@ class KnownRuns:
             if record.steps < record.config.timesteps:  # over before its budget was spent
                 return replace(record, config=config)
         return None
+
+    def answers(self, wanted: Sequence[RunConfig]) -> dict[RunConfig, RunRecord]:
+        """The records that the runs of one setting would have, as far as they are known.
+
+        When the majority is known to solve within C steps, a record of C steps is enough for the others: see `majority`.
+        """
+        found = {config: record for config in wanted if (record := self.answer(config)) is not None}
+        solved = sorted(record.complexity for record in found.values() if record.complexity is not None)
+        if len(solved) >= majority(wanted):
+            for config in wanted:
+                shorter = self._records.get(_without_budget(config), ())
+                if config not in found and not config.spec.depends_on_budget:
+                    long_enough = [r for r in shorter if r.config.timesteps >= solved[majority(wanted) - 1]]
+                    if long_enough:
+                        found[config] = long_enough[0]
+        return found
+
+
+def majority(configs: Sequence[RunConfig]) -> int:
+    """How many runs decide the median of these: when so many are solved, the others need not go on."""
+    return len(configs) // 2 + 1
 
 
 def _without_budget(config: RunConfig) -> RunConfig:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Complexities = Mapping[str, float | None]
+Values = NDArray[np.float64]
 
 #: The paper's budget in steps; a complexity above it counts as not solved.
 BUDGET = 5_000_000
@@ -33,11 +34,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two algorithms: rank correlation and median ratio of their sample complexities where both solve."""
+    """Two algorithms: correlations and median ratio of their sample complexities where both solve."""
 
     first: str
     second: str
-    correlation: Estimate | None
+    correlation: Estimate | None  # of ranks
+    log_correlation: Estimate | None  # of the logarithms of the steps
     median_ratio: Estimate | None
     both: int
     only_first: int
@@ -64,18 +66,28 @@ def censored_median(values: Sequence[float | None]) -> float | None:
     return None if math.isinf(median) else median
 
 
-def spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """The rank correlation, equal values sharing their mean rank; nan where either is constant."""
+def spearman(x: Values, y: Values) -> Values:
+    """The rank correlation along the last axis, equal values sharing their mean rank; nan where either is constant."""
     from scipy.stats import rankdata
 
-    a, b = rankdata(x), rankdata(y)
-    if a.std() == 0 or b.std() == 0:
-        return math.nan
-    return float(np.corrcoef(a, b)[0, 1])
+    return _correlation(rankdata(x, axis=-1), rankdata(y, axis=-1))
 
 
-def median_ratio(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    return float(np.median(x / y))
+def log_correlation(x: Values, y: Values) -> Values:
+    """The linear correlation of the logarithms along the last axis; nan where either is constant."""
+    return _correlation(np.log(x), np.log(y))
+
+
+def _correlation(x: Values, y: Values) -> Values:
+    constant = (np.ptp(x, axis=-1) == 0) | (np.ptp(y, axis=-1) == 0)
+    x, y = (values - values.mean(axis=-1, keepdims=True) for values in (x, y))
+    norms = np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1))
+    return np.where(constant, np.nan, (x * y).sum(axis=-1) / np.where(constant, 1.0, norms))
+
+
+def median_ratio(x: Values, y: Values) -> Values:
+    """The median of x / y along the last axis."""
+    return np.asarray(np.median(x / y, axis=-1))
 
 
 def compare(
@@ -90,6 +102,7 @@ def compare(
         first,
         second,
         _estimate(spearman, solved, resamples, seed),
+        _estimate(log_correlation, solved, resamples, seed),
         _estimate(median_ratio, solved, resamples, seed),
         both=len(solved),
         only_first=sum(x is not None and y is None for x, y in pairs),
@@ -99,18 +112,14 @@ def compare(
 
 
 def _estimate(
-    statistic: Callable[[NDArray[np.float64], NDArray[np.float64]], float],
-    solved: NDArray[np.float64],
-    resamples: int,
-    seed: int,
+    statistic: Callable[[Values, Values], Values], solved: Values, resamples: int, seed: int
 ) -> Estimate | None:
     """The statistic and its 95 % percentile interval over resampled environments; None with fewer than two of them."""
     if len(solved) < 2:
         return None
-    value = statistic(solved[:, 0], solved[:, 1])
-    rng = np.random.default_rng(seed)
-    draws = solved[rng.integers(len(solved), size=(resamples, len(solved)))]
-    found = np.array([statistic(draw[:, 0], draw[:, 1]) for draw in draws])
+    value = float(statistic(solved[:, 0], solved[:, 1]))
+    draws = solved[np.random.default_rng(seed).integers(len(solved), size=(resamples, len(solved)))]  # (R, N, 2)
+    found = statistic(draws[..., 0], draws[..., 1])
     low, high = np.nanpercentile(found, [2.5, 97.5]) if np.isfinite(found).any() else (math.nan, math.nan)
     return Estimate(value, float(low), float(high), len(solved))
 

@@ -4,55 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.metadata import version
 
 import numpy as np
-import torch as th
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
 from sqirl.envs.description import describe
-from sqirl.errors import SqirlError, WorkFailed
+from sqirl.errors import SqirlError
 from sqirl.evaluation.returns import Evaluation, evaluate_live, evaluate_on_table
 from sqirl.play.training_env import training_env
 from sqirl.play.vec_env import TableVecEnv
 from sqirl.runs import checkpoint
-from sqirl.runs.config import STOP_MEAN, STOP_NEVER, RunConfig
+from sqirl.runs.config import RunConfig
+from sqirl.runs.curve import VERSIONS, Curve, versions_of
+from sqirl.runs.device import check_device
 from sqirl.runs.memory import check_memory
-from sqirl.runs.record import Point, RunRecord, reaches
+from sqirl.runs.progress import CHECKPOINT_SECONDS, PROGRESS_SECONDS, RunProgress
+from sqirl.runs.record import RunRecord
 from sqirl.runs.store import RecordStore
 from sqirl.runs.target import target_of
 from sqirl.runtime.progress import CountProgress
 
-#: Packages whose versions are stored in a record.
-VERSIONS = ("sqirl", "torch", "stable-baselines3", "numpy")
-#: Seconds between checkpoints unless another number is given: a killed run loses no more than that.
-CHECKPOINT_SECONDS = 60.0
 #: Checkpoints of live games hold gigabytes of frames: writing them takes at most this share of the time.
 CHECKPOINT_SHARE = 0.05
-#: Seconds between two reports of progress.
-PROGRESS_SECONDS = 0.2
-
-
-@dataclass(frozen=True)
-class RunProgress:
-    """How far a run is."""
-
-    config: RunConfig
-    steps: int
-    steps_per_second: float
-    last: Point | None
-    optimal_return: float | None
 
 
 def perform(
     config: RunConfig,
     store: RecordStore,
     *,
-    device: str = "cpu",
+    device: str = "auto",
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: Callable[[RunProgress], None] | None = None,
     drawing: CountProgress | None = None,
@@ -63,7 +46,7 @@ def perform(
 
     :param config: the run
     :param store: where its record and its checkpoint are kept
-    :param device: "cpu" or "cuda"
+    :param device: "auto", "cpu" or "cuda"
     :param checkpoint_seconds: seconds between checkpoints
     :param progress: called a few times a second
     :param drawing: called while screens are drawn before the run
@@ -93,9 +76,8 @@ class Run:
     ) -> None:
         self.config, self.checkpoint_seconds, self.progress = config, checkpoint_seconds, progress
         self.spec, self.description = config.spec, describe(config.env_id, variant=config.variant)
-        self.target = target_of(self.description)
+        self.curve = Curve(config, target_of(self.description))
         self.checkpoint_path = store.folder / f"{config.digest}.checkpoint"
-        self.curve: list[Point] = []
         self.seconds_before = 0.0
         self._eval_env: VecEnv | None = None
         self.env = self._make_env(self.spec.num_envs(config.chosen, self.description), drawing)
@@ -122,55 +104,37 @@ class Run:
 
     def perform(self) -> RunRecord:
         if self.checkpoint_path.is_file():
-            self.curve, self.seconds_before = checkpoint.load(self.checkpoint_path, self.spec, self.model)
+            points, self.seconds_before = checkpoint.load(self.checkpoint_path, self.spec, self.model)
+            self.curve = Curve(self.config, self.curve.target, points)
             if self.table is None:  # a live game starts new episodes; they must not repeat its first ones
                 self.env.seed(self._live_seed(self.model.num_timesteps))
         self._began = time.monotonic()
         is_full_length = self.description.is_full_length
-        if is_full_length and not self.curve:
+        if is_full_length and not self.curve.points:
             self.evaluate()  # no analysis says where the curve of a full-length game begins
-        if not self.solved:
+        if not self.curve.solved:
             done = self.model.num_timesteps
             self.model.learn(self.config.timesteps - done, callback=_Watch(self), reset_num_timesteps=not done)
-            if not self.curve or self.curve[-1].steps < self.model.num_timesteps or not self.solved:
+            points = self.curve.points
+            if not points or points[-1].steps < self.model.num_timesteps or not self.curve.solved:
                 self.evaluate()  # what was learned last
-        return RunRecord(
-            self.config,
-            tuple(self.curve),
+        return self.curve.record(
             self.model.num_timesteps,
-            round(self.seconds, 3),
-            self.target.optimal,
-            self.target.tolerance,
-            self.target.random,
-            "table" if self.table is not None else "live",
-            self.model.device.type,
-            versions={name: version(name) for name in (*VERSIONS, *(["ale-py"] if is_full_length else []))},
+            self.seconds,
+            played_from="table" if self.table is not None else "live",
+            device=self.model.device.type,
+            versions=versions_of((*VERSIONS, *(["ale-py"] if is_full_length else []))),
         )
 
     @property
     def seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self._began
 
-    @property
-    def solved(self) -> bool:
-        """By the rule that the run stops by; without a true return, by the mean."""
-        if self.config.stop == STOP_NEVER or self.target.optimal is None or not self.curve:
-            return False
-        last = self.curve[-1]
-        value = last.mean if self.config.stop == STOP_MEAN or last.exact is None else last.exact
-        return reaches(value, self.target.optimal, self.target.tolerance)
-
     def evaluate(self) -> None:
         """Add a point to the curve; its randomness comes from the seed and the number of steps."""
         steps = self.model.num_timesteps
         found = self._evaluation(steps)
-        if not np.isfinite(found.mean):
-            raise WorkFailed(
-                f"the mean return of {self.config.env_id} after {steps:,} steps is {found.mean}: its rewards are not finite"
-            )
-        point = Point(steps, found.mean, found.exact)
-        if point not in self.curve:  # learning after the last step makes another one of the same steps
-            self.curve.append(point)
+        self.curve.add(steps, found.mean, found.exact)
 
     def _evaluation(self, steps: int) -> Evaluation:
         if self.table is not None:
@@ -189,7 +153,7 @@ class Run:
         return (self.config.seed * 1_000_003 + steps) % 2**31
 
     def save_checkpoint(self) -> None:
-        checkpoint.save(self.checkpoint_path, self.spec, self.model, self.curve, self.seconds)
+        checkpoint.save(self.checkpoint_path, self.spec, self.model, self.curve.points, self.seconds)
 
 
 class _Watch(BaseCallback):
@@ -211,9 +175,9 @@ class _Watch(BaseCallback):
         if run.progress is not None and now - self._reported > PROGRESS_SECONDS:
             self._reported = now
             speed = (self.model.num_timesteps - self._first_steps) / max(now - run._began, 1e-9)
-            last = run.curve[-1] if run.curve else None
-            run.progress(RunProgress(run.config, self.model.num_timesteps, speed, last, run.target.optimal))
-        return not run.solved
+            last = run.curve.points[-1] if run.curve.points else None
+            run.progress(RunProgress(run.config, self.model.num_timesteps, speed, last, run.curve.target.optimal))
+        return not run.curve.solved
 
     def _on_rollout_start(self) -> None:
         began = time.monotonic()
@@ -221,16 +185,3 @@ class _Watch(BaseCallback):
             self.run.save_checkpoint()
             now = time.monotonic()
             self._next_save = now + max(self.run.checkpoint_seconds, (now - began) / CHECKPOINT_SHARE)
-
-
-def check_device(device: str) -> str:
-    """The device, refused if it is not there: Stable-Baselines3 would silently take the CPU instead."""
-    try:
-        kind = th.device(device).type
-    except RuntimeError:
-        kind = ""
-    if kind not in ("cpu", "cuda"):
-        raise SqirlError(f"no device '{device}'; there are cpu, cuda and cuda:0, cuda:1, …")
-    if kind == "cuda" and not th.cuda.is_available():
-        raise SqirlError(f"no GPU for --device {device}: torch {th.__version__} sees none; take --device cpu")
-    return device

@@ -50,11 +50,12 @@ class TableReplayBuffer(BaseBuffer):
     def add(
         self, obs: Any, next_obs: Any, action: NDArray[Any], reward: NDArray[Any], done: NDArray[Any], infos: Any
     ) -> None:
-        """The pictures are ignored: the env knows their keys."""
+        """The pictures are ignored: the env knows their keys. Like Stable-Baselines3, a truncated episode counts as going on."""
         env = self._env
         self.keys[self.pos], self.next_keys[self.pos] = env.acted_keys, env.last_keys
         self.actions[self.pos], self.rewards[self.pos] = np.asarray(action).reshape(-1), reward
-        self.dones[self.pos] = done
+        truncated = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
+        self.dones[self.pos] = np.asarray(done, bool) & ~truncated
         self.pos += 1
         if self.pos == self.buffer_size:
             self.full, self.pos = True, 0

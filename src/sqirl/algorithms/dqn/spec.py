@@ -5,14 +5,27 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sqirl.algorithms.dqn.hyperparameters import PAPER, gradient_steps_of
+from sqirl.algorithms.dqn import hyperparameters
+from sqirl.algorithms.dqn.hyperparameters import gradient_steps_of
 from sqirl.algorithms.sb3_spec import StableBaselinesSpec
-from sqirl.algorithms.spec import Option, Options
+from sqirl.algorithms.spec import NUM_ENVS, Option, Options
 from sqirl.envs.description import EnvDescription
+from sqirl.envs.suites import OURS, PAPER
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.vec_env import VecEnv
+
+    from sqirl.algorithms.population.table import DeviceTable
+    from sqirl.algorithms.population.trainer import Trainer
+
+#: The variant with the numbers that the paper prints, which are not those of its authors' code.
+TABLE = "table"
+HYPERPARAMETERS = {
+    OURS: hyperparameters.OURS,
+    PAPER: hyperparameters.AUTHORS_CODE,
+    TABLE: hyperparameters.PAPER,
+}
 
 
 class DQNSpec(StableBaselinesSpec):
@@ -31,10 +44,16 @@ class DQNSpec(StableBaselinesSpec):
             plural="epsilon_steps",
         ),
     )
+    has_population: ClassVar[bool] = True
+    variants: ClassVar[tuple[str, ...]] = tuple(HYPERPARAMETERS)
     calibration_steps: ClassVar[int] = 300
 
     def presets(self, env: EnvDescription) -> dict[str, int]:
         return {"epsilon_steps": 1_000_000 if env.is_full_length else 500_000}
+
+    def num_envs(self, options: Options, env: EnvDescription) -> int:
+        """One in the authors' code."""
+        return 1 if env.variant == PAPER and not env.is_full_length else NUM_ENVS
 
     def make_model(
         self, env: VecEnv, description: EnvDescription, options: Options, *, timesteps: int, seed: int, device: str
@@ -55,11 +74,22 @@ class DQNSpec(StableBaselinesSpec):
                 gamma=description.suite.discount,
                 seed=seed,
                 device=device,
-                **asdict(PAPER),
+                **asdict(HYPERPARAMETERS[description.variant]),
                 **replay_arguments(env),
                 **policy_arguments(description.network),
             )
         )
+
+    def make_trainer(
+        self, table: DeviceTable, env: EnvDescription, options: Options, *, seeds: list[int], precision: str
+    ) -> Trainer:
+        import torch as th
+
+        from sqirl.algorithms.population.dqn import DQNSettings, make_dqn
+
+        settings = DQNSettings(env.suite.discount, options["epsilon_steps"], HYPERPARAMETERS[env.variant])
+        dtype = getattr(th, precision)
+        return make_dqn(table, seeds, settings, num_lanes=self.num_envs(options, env), dtype=dtype)
 
     def state(self, model: Any) -> dict[str, Any]:
         from sqirl.algorithms.dqn.replay import TableReplayBuffer

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sqirl.algorithms.iterated_spec import IteratedSpec
 from sqirl.algorithms.spec import Options
 from sqirl.envs.description import EnvDescription
+from sqirl.envs.suites import OURS
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -21,6 +22,7 @@ FULL_LENGTH_SETTINGS = {"Breakout": (3, 1), "Pong": (1, 3), "Qbert": (1, 10), "S
 
 
 class GORPSpec(IteratedSpec):
+    variants: ClassVar[tuple[str, ...]] = (OURS,)  # the authors differ from us in what networks see and how they learn
     name: ClassVar[str] = "gorp"
     label: ClassVar[str] = "GORP"
     colour: ClassVar[str] = "#8a5aa8"

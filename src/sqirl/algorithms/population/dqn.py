@@ -10,10 +10,18 @@ from torch.nn import functional as F
 from sqirl.algorithms.dqn.hyperparameters import PAPER, DQNHyperparameters, gradient_steps_of
 from sqirl.algorithms.population import draws
 from sqirl.algorithms.population.batch import AdamSettings, DeviceBatch, Learner
+from sqirl.algorithms.population.devices import has_triton
+from sqirl.algorithms.population.evaluation import Policies
 from sqirl.algorithms.population.graph import captured
-from sqirl.algorithms.population.lanes import DeviceLanes, mean_returns
-from sqirl.algorithms.population.networks import Networks
-from sqirl.algorithms.population.replay import DeviceReplay, DeviceTransitions
+from sqirl.algorithms.population.lanes import DeviceLanes
+from sqirl.algorithms.population.layout import initial_weights
+from sqirl.algorithms.population.networks import Networks, layout_of, make_networks
+from sqirl.algorithms.population.replay import DeviceReplay
+from sqirl.algorithms.population.table import DeviceTable
+from sqirl.algorithms.population.trainer import MemberState, copy_tensors, named_tensors, precision_of, tensors_of
+
+#: Env steps of a member after which `play` returns, at the next whole round.
+BLOCK_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -28,9 +36,9 @@ class DQNSettings:
     def adam(self) -> AdamSettings:
         return AdamSettings(max_norm=self.hyperparameters.max_grad_norm)
 
-    def epsilon(self, steps: int) -> float:
-        """The probability of a random action after so many env steps of a member."""
-        done = min(1.0, steps / self.epsilon_steps)
+    def epsilons(self, steps: th.Tensor) -> th.Tensor:
+        """(P,) the probability of a random action after so many env steps (P,) of each member."""
+        done = (steps / self.epsilon_steps).clamp(max=1.0)
         return 1.0 + done * (self.hyperparameters.exploration_final_eps - 1.0)
 
 
@@ -42,9 +50,9 @@ def dqn_losses(out: th.Tensor, next_values: th.Tensor, batch: DeviceBatch, gamma
 
 
 class DQNPopulation:
-    """P runs of DQN. `step` plays one step of all lanes and trains; `act`, `descend` and `copy_target` are its parts.
+    """P runs of DQN: a `Trainer`. `play` makes rounds of steps and gradient steps; `act` and `descend` are the parts of a round.
 
-    The parts change tensors in place and do not wait for the device, so that they can be CUDA graphs (`capture`).
+    The parts change tensors in place and do not wait for the device, so that they can be CUDA graphs.
     """
 
     def __init__(
@@ -52,46 +60,79 @@ class DQNPopulation:
     ) -> None:
         self.settings, self.networks, self.learner = settings, networks, learner
         self.lanes, self.replay = lanes, replay
+        self.table, self.seeds, self.precision = lanes.table, lanes.seeds, precision_of(networks)
         networks.load(learner.flat)
         self.acting = networks.acting(lanes.num)
-        batch_size = settings.hyperparameters.batch_size
+        paper = settings.hyperparameters
         self.target_flat = learner.flat.clone()
-        self.target = networks.separate(batch_size, self.target_flat)
+        self.target = networks.separate(paper.batch_size, self.target_flat)
         self.batch = DeviceBatch.empty(
-            len(lanes.seeds), batch_size, key_length=lanes.table.key_length, with_next=True, device=lanes.seeds.device
-        )
-        self.epsilons = th.ones(len(lanes.seeds), device=lanes.seeds.device)  # probability of a random action
-        self.calls = 0
-        self._parts = {name: getattr(self, name) for name in ("act", "descend")}
+            len(lanes.seeds), paper.batch_size, key_length=lanes.table.key_length, with_next=True,
+            device=lanes.seeds.device,
+        )  # fmt: skip
+        self.calls = 0  # steps of all lanes
+        self._act, self._descend = self._acts, self._descents
 
     def capture(self) -> None:
-        """Capture the parts of `step` as CUDA graphs. To be called before the first step."""
+        """Capture the parts of a round as CUDA graphs. To be called before the first one."""
         kept = [*self.learner.tensors(), *self.lanes.tensors(), self.replay.sizes, self.replay.places]
-        for name in self._parts:
-            self._parts[name] = captured(getattr(self, name), kept=kept)
-            self.networks.load(self.learner.flat)
+        self._act = captured(self._acts, kept=kept)
+        self.networks.load(self.learner.flat)
+        self._descend = captured(self._descents, kept=kept)
+        self.networks.load(self.learner.flat)
 
-    def step(self) -> None:
-        """One step of all lanes, and gradient steps, in the order of Stable-Baselines3."""
-        num, paper = self.lanes.num, self.settings.hyperparameters
-        self._parts["act"]()
-        self.calls += 1
-        if self.calls % max(1, paper.target_update_interval // num) == 0:
+    def play(self) -> None:
+        """Rounds until the members have made another `BLOCK_STEPS` steps."""
+        end = (self.calls * self.lanes.num // BLOCK_STEPS + 1) * BLOCK_STEPS
+        while self.calls * self.lanes.num < end:
+            self.round()
+
+    def learn(self) -> None:
+        """Nothing: a round learns, too."""
+
+    def round(self) -> None:
+        """Steps of all lanes, and gradient steps, in the order of Stable-Baselines3."""
+        paper = self.settings.hyperparameters
+        self._act()
+        self.calls += paper.train_freq
+        # With several lanes the interval counts steps of all of them; it is a multiple of a round
+        if self.calls % max(1, paper.target_update_interval // self.lanes.num) == 0:
             self.copy_target()
-        self.epsilons.fill_(self.settings.epsilon(self.calls * num))
-        for _ in range(gradient_steps_of(num)):
-            self._parts["descend"]()
+        self._descend()
+
+    def steps(self) -> list[int]:
+        return [self.calls * self.lanes.num] * len(self.seeds)
+
+    @property
+    def is_finished(self) -> bool:
+        return False
+
+    def _acts(self) -> None:
+        for _ in range(self.settings.hyperparameters.train_freq):
+            self.act()
+
+    def _descents(self) -> None:
+        for _ in range(gradient_steps_of(self.lanes.num)):
+            self.descend()
 
     def act(self) -> None:
         """One step of all lanes, ε-greedy by the current networks, into the replay."""
         lanes = self.lanes
-        keys, random = lanes.keys.clone(), lanes.random_actions()
-        greedy = self.acting.outputs(keys).argmax(dim=-1).int()
-        explores = draws.uniforms(lanes.seeds, draws.EXPLORES, lanes.counts, lanes.num) < self.epsilons[:, None]
-        actions = th.where(explores, random, greedy)
+        keys = lanes.keys.clone()
+        actions = self._chosen(self.acting.outputs(keys))
         rewards, ends, after = lanes.step(actions)
-        valid = th.ones_like(ends)
-        self.replay.extend(DeviceTransitions(keys, after, actions, rewards, th.zeros_like(rewards), ~ends, valid))
+        self.replay.append(keys, after, actions, rewards, ~ends | lanes.cut)
+
+    def _chosen(self, values: th.Tensor) -> th.Tensor:
+        """(P, L) int32 ε-greedy actions for the values (P, L, A)."""
+        lanes, s = self.lanes, self.settings
+        if has_triton(values.device):
+            from sqirl.algorithms.population.lane_kernels import draw_exploring
+
+            return draw_exploring(lanes, values, s.epsilon_steps, s.hyperparameters.exploration_final_eps)
+        epsilons = s.epsilons(lanes.counts * lanes.num)
+        explores = draws.uniforms(lanes.seeds, draws.EXPLORES, lanes.counts, lanes.num) < epsilons[:, None]
+        return th.where(explores, lanes.random_actions(), values.argmax(dim=-1).int())
 
     def descend(self) -> None:
         """One gradient step of each running member on a minibatch of its replay."""
@@ -108,10 +149,42 @@ class DQNPopulation:
         self.target_flat.copy_(self.learner.flat)
         self.target.load(self.target_flat)
 
-    def returns(self, seed: int, episodes: int) -> th.Tensor:
-        """(P,) mean returns of the greedy policies, in the units of the game."""
-        networks = self.networks.acting(episodes)
-        return mean_returns(
-            self.lanes.table, self.lanes.seeds + seed, episodes,
-            lambda t, keys: networks.outputs(keys).argmax(dim=-1).int(),
-        )  # fmt: skip
+    def policies(self, rows: int) -> Policies:
+        """The greedy policies."""
+        networks = self.networks.acting(rows)
+        return Policies(lambda t: None, lambda keys: networks.outputs(keys).argmax(dim=-1).int())
+
+    def state(self) -> tuple[MemberState, dict[str, int]]:
+        members = {
+            **named_tensors("learner", self.learner.tensors()), **named_tensors("lanes", self.lanes.tensors()),
+            **named_tensors("replay", self.replay.used()), **named_tensors("target", [self.target_flat]),
+        }  # fmt: skip
+        return members, {"calls": self.calls}
+
+    def restore(self, members: MemberState, shared: dict[str, int]) -> None:
+        copy_tensors(members, "learner", self.learner.tensors())
+        copy_tensors(members, "lanes", self.lanes.tensors())
+        self.replay.refill(tensors_of(members, "replay"))
+        copy_tensors(members, "target", [self.target_flat])
+        self.target.load(self.target_flat)
+        self.calls = shared["calls"]
+        self.networks.load(self.learner.flat)
+
+
+def make_dqn(
+    table: DeviceTable, seeds: list[int], settings: DQNSettings, *, num_lanes: int, dtype: th.dtype = th.bfloat16,
+    kernels: bool | None = None,
+) -> DQNPopulation:  # fmt: skip
+    """A population before its first step; see `make_networks` for `dtype` and `kernels`."""
+    paper, layout = settings.hyperparameters, layout_of(table, table.num_actions)
+    networks = make_networks(
+        layout, table.screens, members=len(seeds), batch_size=paper.batch_size, key_length=table.key_length,
+        dtype=dtype, kernels=kernels,
+    )  # fmt: skip
+    flat, device = initial_weights(layout, seeds, device=table.device), table.device
+    lanes = DeviceLanes(table, th.tensor(seeds, device=device), num_lanes)
+    replay = DeviceReplay(len(seeds), paper.buffer_size, key_length=table.key_length, device=device)
+    population = DQNPopulation(settings, networks, Learner.start(flat, rate=paper.learning_rate), lanes, replay)
+    if device.type == "cuda":
+        population.capture()
+    return population

@@ -61,6 +61,40 @@ def _sample_kernel(
             tl.store(out_keys + first + size * K, tl.load(next_keys + row * K + part, mask=live), mask=live)
 
 
+@triton.jit
+def _append_kernel(
+    sizes, places, capacity, keys, next_keys, actions, rewards, goes_on,
+    new_keys, new_next_keys, new_actions, new_rewards, new_goes_on, num, K: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    p = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    live = i < num
+    first = tl.load(places + p)
+    row = (first + i) % capacity + p.to(tl.int64) * (capacity + 1)
+    new = p * num + i
+    tl.store(actions + row, tl.load(new_actions + new, mask=live), mask=live)
+    tl.store(rewards + row, tl.load(new_rewards + new, mask=live), mask=live)
+    tl.store(goes_on + row, tl.load(new_goes_on + new, mask=live).to(tl.uint8), mask=live)
+    for part in tl.static_range(K):
+        tl.store(keys + row * K + part, tl.load(new_keys + new * K + part, mask=live), mask=live)
+        tl.store(next_keys + row * K + part, tl.load(new_next_keys + new * K + part, mask=live), mask=live)
+    tl.store(places + p, (first + num) % capacity)
+    tl.store(sizes + p, tl.minimum(tl.load(sizes + p) + num, capacity))
+
+
+def append_to_replay(
+    replay: DeviceReplay, keys: th.Tensor, after: th.Tensor, actions: th.Tensor, rewards: th.Tensor, goes_on: th.Tensor
+) -> None:
+    """Append one transition of every lane, as `DeviceReplay.append` says."""
+    members, num = actions.shape
+    block = triton.next_power_of_2(num)
+    _append_kernel[(members,)](
+        replay.sizes, replay.places, replay.capacity, replay.keys, replay.next_keys, replay.actions, replay.rewards,
+        replay.goes_on, keys, after, actions, rewards, goes_on, num, K=keys.shape[-1], BLOCK=block,
+        num_warps=max(1, min(4, block // 32)),
+    )  # fmt: skip
+
+
 def sample_replay(replay: DeviceReplay, batch: DeviceBatch, seeds: th.Tensor, steps: th.Tensor) -> None:
     """Fill the batch as `DeviceReplay.sample` says."""
     members, rows, key_length = batch.keys.shape

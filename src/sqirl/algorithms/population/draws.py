@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import torch as th
 
+from sqirl.algorithms.population.devices import has_triton
+
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -30,7 +32,7 @@ def philox(seed: th.Tensor, counters: tuple[th.Tensor, th.Tensor, th.Tensor, th.
 
 def bits(seeds: th.Tensor, stream: int, step: th.Tensor, count: int) -> th.Tensor:
     """(P, count) int64 in [0, 2^32): number i of member p comes from (seeds[p], i, step, stream)."""
-    if seeds.is_cuda:
+    if has_triton(seeds.device):
         from sqirl.algorithms.population.draw_kernels import fill_bits
 
         return fill_bits(seeds, stream, step, count)

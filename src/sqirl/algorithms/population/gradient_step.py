@@ -10,8 +10,9 @@ import torch as th
 from sqirl.algorithms.population import plain
 from sqirl.algorithms.population.batch import AdamSettings, DeviceBatch, Heads, Learner, LossSettings
 from sqirl.algorithms.population.graph import captured
+from sqirl.algorithms.population.grid_layout import Grid
 from sqirl.algorithms.population.layout import ATARI, Layout, Picture
-from sqirl.algorithms.population.networks import has_triton
+from sqirl.algorithms.population.networks import layout_for, torch_networks, uses_kernels
 from sqirl.algorithms.population.replay import DeviceReplay
 from sqirl.algorithms.sqirl.hyperparameters import PAPER
 
@@ -20,11 +21,11 @@ _LOSS, _ADAM = LossSettings(), AdamSettings()
 
 @dataclass(frozen=True)
 class StepSettings:
-    """The settings of a gradient step."""
+    """The settings of a gradient step. `picture` is what the networks see, and with it the kind of network."""
 
     heads: Heads
     batch_size: int = PAPER.batch_size
-    picture: Picture = ATARI
+    picture: Picture | Grid = ATARI
     loss: LossSettings = _LOSS
     adam: AdamSettings = _ADAM
 
@@ -42,22 +43,23 @@ class SQIRLStep:
         """Networks in `dtype`; see `make_networks` for `kernels` and `TritonNetworks` for `precision`."""
         self.settings, self.learner, self.replay, self.seeds = settings, learner, replay, seeds
         heads, device = settings.heads, screens.device
-        self.layout = Layout(heads.num_outputs, settings.picture)
+        self.layout = layout_for(settings.picture, heads.num_outputs)
         key_length = replay.keys.shape[-1]
         self.batch = DeviceBatch.empty(
             len(seeds), settings.batch_size, key_length=key_length, with_next=heads.k > 1, device=device
         )
-        self.kernels = has_triton(device) if kernels is None else kernels
+        self.kernels = uses_kernels(self.layout, device, kernels)
         if self.kernels:
             from sqirl.algorithms.population.triton_networks import Size, TritonNetworks
 
+            assert isinstance(self.layout, Layout)
             size = Size(len(seeds), self.batch.keys.shape[1], settings.batch_size)
             self.networks = TritonNetworks(
                 self.layout, screens, size, key_length=key_length, dtype=dtype, precision=precision
             )
             self.networks.load(learner.flat)
         else:
-            self.plain = plain.PlainNetworks(self.layout, screens, dtype)
+            self.plain = torch_networks(self.layout, screens, dtype)
         self._replay_graph: Callable[[], None] | None = None
 
     def run(self) -> None:
@@ -82,7 +84,7 @@ class SQIRLStep:
             net.out, batch.actions, batch.rewards, batch.returns, batch.goes_on, learner.averages, learner.losses,
             learner.average_steps, learner.running, learner.k, net.dout, self.settings.loss.gamma, batch.size,
             net.size.rows, SMOOTHING=self.settings.loss.smoothing, K=heads.k, A=heads.num_actions,
-            AP=triton.next_power_of_2(heads.num_actions), OUTS=self.layout.padded_outputs,
+            AP=triton.next_power_of_2(heads.num_actions), OUTS=net.layout.padded_outputs,
             BB=triton.next_power_of_2(batch.size), num_warps=4,
         )  # fmt: skip
 

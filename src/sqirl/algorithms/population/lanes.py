@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch as th
 
 from sqirl.algorithms.population import draws
+from sqirl.algorithms.population.devices import has_triton
 from sqirl.algorithms.population.table import DeviceTable
 from sqirl.mdp.tabular import END
-
-#: (timestep, keys (P, L, K)) -> actions (P, L) int32
-Act = Callable[[int, th.Tensor], th.Tensor]
 
 
 class DeviceLanes:
@@ -28,12 +24,14 @@ class DeviceLanes:
         self.executed = th.zeros(shape, dtype=th.int32, device=device)  # the action executed last; -1 at the start
         self.t = th.zeros(shape, dtype=th.int32, device=device)
         self.keys = th.zeros(*shape, table.key_length, dtype=th.int32, device=device)
+        # Where the last step ended its episode only because of the horizon, and the table truncates
+        self.cut = th.zeros(shape, dtype=th.bool, device=device)
         self.counts = th.zeros(len(seeds), dtype=th.int64, device=device)  # steps of each member
         self.reset(th.ones(shape, dtype=th.bool, device=device))
 
     def tensors(self) -> list[th.Tensor]:
         """What `step` changes."""
-        return [self.states, self.executed, self.t, self.keys, self.counts]
+        return [self.states, self.executed, self.t, self.keys, self.cut, self.counts]
 
     def reset(self, which: th.Tensor) -> None:
         """Start a new episode where the mask (P, L) is true."""
@@ -48,6 +46,10 @@ class DeviceLanes:
 
     def step(self, actions: th.Tensor) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         """((P, L) rewards, (P, L) bool ends, (P, L, K) keys after the step and before any reset)."""
+        if has_triton(self.t.device):
+            from sqirl.algorithms.population.lane_kernels import step_lanes
+
+            return step_lanes(self, actions)
         table = self.table
         played = actions.int()
         if table.stickiness:
@@ -56,7 +58,10 @@ class DeviceLanes:
         edge = self.states.long() * table.num_actions + played
         rewards, states = table.rewards[edge], table.transitions[edge]
         self.t += 1
-        ends = (states == END) | (self.t >= table.horizon)
+        over = states == END
+        ends = over | (self.t >= table.horizon)
+        if table.truncates:
+            self.cut.copy_(ends & ~over)
         after = self._next_keys(states)
         self.states.copy_(states)
         self.executed.copy_(played)
@@ -66,22 +71,11 @@ class DeviceLanes:
         return rewards, ends, after
 
     def _next_keys(self, states: th.Tensor) -> th.Tensor:
-        """(P, L, K) the keys after a step to these states, as `Table.next_keys` makes them without a clock."""
+        """(P, L, K) the keys after a step to these states, as `Table.next_keys` makes them."""
         last = len(self.table.screen_of) - 1
         newest = self.table.screen_of[th.where(states == END, last, states.long())]
-        return th.cat([self.keys[..., 1:-1], newest[..., None], self.keys[..., -1:]], dim=-1)
-
-
-def mean_returns(table: DeviceTable, seeds: th.Tensor, episodes: int, act: Act) -> th.Tensor:
-    """(P,) the mean return of `episodes` episodes of each member, in the units of the game."""
-    lanes = DeviceLanes(table, seeds, episodes)
-    active = th.ones_like(lanes.t, dtype=th.bool)
-    total = th.zeros(lanes.t.shape, device=active.device)
-    for t in range(table.horizon):
-        rewards, ends, _ = lanes.step(act(t, lanes.keys))
-        total += th.where(active, rewards * table.reward_factor, 0.0)
-        active = active & ~ends
-    return total.mean(dim=1)
+        time = self.t[..., None] if self.table.uses_clock else self.keys[..., -1:]
+        return th.cat([self.keys[..., 1:-1], newest[..., None], time], dim=-1)
 
 
 def returns_to_go(rewards: th.Tensor, ends: th.Tensor, gamma: float) -> th.Tensor:

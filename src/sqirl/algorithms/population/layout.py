@@ -1,7 +1,9 @@
-"""The weights of NatureCNN as one vector for each member, and as tensors of torch's shapes.
+"""The weights of a network as one vector for each member, and as tensors of torch's shapes; the layout of NatureCNN.
+
+`FlatLayout` has what all networks share; `grid_layout.py` has the networks of MiniGrid.
 
 A population of P members keeps all weights in one tensor (P, n). Each layer is a matrix (inputs, outputs), outputs
-contiguous, in the order in which the kernels multiply:
+contiguous. Those of NatureCNN have the order in which the kernels multiply:
 
 - Screens are stored in blocks of 4×4 pixels, (N, planes, 21, 21, 16) for 84×84 pixels, so that the first convolution (8×8,
   stride 4) is one of 2×2 blocks with stride 1. Its inputs are ordered (plane, block row, block column, pixel row, pixel
@@ -16,12 +18,13 @@ The outputs of the head are padded to a multiple of 16. The weights of the paddi
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch as th
 from torch import nn
-from torch.nn.functional import pad
 
 from sqirl.errors import SqirlError
 
@@ -33,7 +36,7 @@ MOST_PLANES = 4
 ALIGNMENT = 512
 
 Weights = dict[str, th.Tensor]
-#: Sets the weights of the layers, which are in the order of `Layout.segments`, before training.
+#: Sets the weights of the layers, which are in the order of `FlatLayout.segments`, before training.
 Initialize = Callable[[dict[str, nn.Conv2d | nn.Linear]], None]
 
 
@@ -104,37 +107,61 @@ ATARI, PROCGEN = Picture(), Picture(side=64, planes=3, stacked=1)
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The flat vector of a NatureCNN with `num_outputs` outputs."""
+class LayerShape:
+    """How the matrix of a layer becomes torch's weights.
+
+    :param axes: the axes of the matrix in the vector, outputs last
+    :param order: the order of these axes in torch, outputs first
+    :param stored: the shape in torch, with the padding of the vector
+    :param used: the shape without it
+    """
+
+    axes: tuple[int, ...]
+    order: tuple[int, ...]
+    stored: tuple[int, ...]
+    used: tuple[int, ...]
+
+    @property
+    def inputs(self) -> int:
+        return math.prod(self.axes[:-1])
+
+    @property
+    def outputs(self) -> int:
+        return self.axes[-1]
+
+    def module(self) -> nn.Conv2d | nn.Linear:
+        """A layer with these weights, as torch.nn draws them."""
+        outputs, inputs, *kernel = self.used
+        return nn.Conv2d(inputs, outputs, (kernel[0], kernel[1])) if kernel else nn.Linear(inputs, outputs)
+
+
+def linear_shape(inputs: int, outputs: int, padded: int) -> LayerShape:
+    """The shape of a dense layer whose outputs are padded to `padded`."""
+    return LayerShape((inputs, padded), (1, 0), (padded, inputs), (outputs, inputs))
+
+
+class FlatLayout(ABC):
+    """The flat vector of a network's weights: layer after layer, each a matrix and its bias."""
 
     num_outputs: int
-    picture: Picture = ATARI
 
     @property
-    def padded_outputs(self) -> int:
-        return 16 * math.ceil(self.num_outputs / 16)
+    @abstractmethod
+    def shapes(self) -> dict[str, LayerShape]:
+        """The layers in the order of the vector."""
 
-    @property
+    @cached_property
     def segments(self) -> dict[str, Segment]:
-        sizes = {
-            "conv1": (MOST_PLANES * 64, 32), "conv2": (16 * 32, 64), "conv3": (9 * 64, 64),
-            "dense": (self.picture.flat, FEATURES), "head": (FEATURES, self.padded_outputs),
-        }  # fmt: skip
         found, start = {}, 0
-        for name, (inputs, outputs) in sizes.items():
-            found[name] = Segment(name, inputs, outputs, start)
+        for name, shape in self.shapes.items():
+            found[name] = Segment(name, shape.inputs, shape.outputs, start)
             start = ALIGNMENT * math.ceil(found[name].end / ALIGNMENT)
         return found
 
     @property
     def size(self) -> int:
         """n, the length of the vector."""
-        return ALIGNMENT * math.ceil(self.segments["head"].end / ALIGNMENT)
-
-    @property
-    def conv_size(self) -> int:
-        """The length of the part that holds the convolutions; the dense layer starts there."""
-        return self.segments["dense"].start
+        return ALIGNMENT * math.ceil(max(segment.end for segment in self.segments.values()) / ALIGNMENT)
 
     def weight(self, flat: th.Tensor, name: str) -> th.Tensor:
         """(P, inputs, outputs) view of a layer's weights."""
@@ -147,56 +174,65 @@ class Layout:
         return flat[:, s.bias_start : s.end]
 
 
-def _axes(picture: Picture) -> dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """The axes of each layer's weights in the flat vector; their order and final shape in torch (outputs first)."""
-    side = picture.width3
-    return {
-        # (plane, block row, block column, row, column, output) -> (output, plane, height, width)
-        "conv1": ((MOST_PLANES, 2, 2, 4, 4, 32), (5, 0, 1, 3, 2, 4), (32, MOST_PLANES, 8, 8)),
-        # (block row, block column, row, column, channel, output) -> (output, channel, height, width)
-        "conv2": ((2, 2, 2, 2, 32, 64), (5, 4, 0, 2, 1, 3), (64, 32, 4, 4)),
-        "conv3": ((3, 3, 64, 64), (3, 2, 0, 1), (64, 64, 3, 3)),
-        # (row, column, channel, output) -> (output, channel·row·column)
-        "dense": ((side, side, 64, FEATURES), (3, 2, 0, 1), (FEATURES, picture.flat)),
-    }
+@dataclass(frozen=True)
+class Layout(FlatLayout):
+    """The flat vector of a NatureCNN with `num_outputs` outputs."""
+
+    num_outputs: int
+    picture: Picture = ATARI
+
+    @property
+    def padded_outputs(self) -> int:
+        return 16 * math.ceil(self.num_outputs / 16)
+
+    @property
+    def shapes(self) -> dict[str, LayerShape]:
+        side, dense, inputs = self.picture.width3, (FEATURES, self.picture.flat), self.picture.inputs
+        return {
+            # (plane, block row, block column, row, column, output) -> (output, plane, height, width)
+            "conv1": LayerShape(
+                (MOST_PLANES, 2, 2, 4, 4, 32), (5, 0, 1, 3, 2, 4), (32, MOST_PLANES, 8, 8), (32, inputs, 8, 8)
+            ),
+            # (block row, block column, row, column, channel, output) -> (output, channel, height, width)
+            "conv2": LayerShape((2, 2, 2, 2, 32, 64), (5, 4, 0, 2, 1, 3), (64, 32, 4, 4), (64, 32, 4, 4)),
+            "conv3": LayerShape((3, 3, 64, 64), (3, 2, 0, 1), (64, 64, 3, 3), (64, 64, 3, 3)),
+            # (row, column, channel, output) -> (output, channel·row·column)
+            "dense": LayerShape((side, side, 64, FEATURES), (3, 2, 0, 1), dense, dense),
+            "head": linear_shape(FEATURES, self.num_outputs, self.padded_outputs),
+        }
+
+    @property
+    def conv_size(self) -> int:
+        """The length of the part that holds the convolutions; the dense layer starts there."""
+        return self.segments["dense"].start
 
 
-def unpack(layout: Layout, flat: th.Tensor) -> Weights:
+def unpack(layout: FlatLayout, flat: th.Tensor) -> Weights:
     """The weights in torch's shapes, each with a leading axis P: `conv1.weight` (P, 32, 4, 8, 8), `conv1.bias` and so on.
 
     Differentiable: a gradient with respect to them becomes one with respect to `flat`.
     """
     found: Weights = {}
-    for name, (axes, order, shape) in _axes(layout.picture).items():
-        matrix = layout.weight(flat, name).reshape(-1, *axes)
-        found[f"{name}.weight"] = matrix.permute(0, *(1 + axis for axis in order)).reshape(-1, *shape)
-        found[f"{name}.bias"] = layout.bias(flat, name)
-    found["conv1.weight"] = found["conv1.weight"][:, :, : layout.picture.inputs]
-    count = layout.num_outputs
-    found["head.weight"] = layout.weight(flat, "head")[..., :count].transpose(1, 2)
-    found["head.bias"] = layout.bias(flat, "head")[..., :count]
+    for name, shape in layout.shapes.items():
+        matrix = layout.weight(flat, name).reshape(-1, *shape.axes)
+        stored = matrix.permute(0, *(1 + axis for axis in shape.order)).reshape(-1, *shape.stored)
+        found[f"{name}.weight"] = stored[:, *(slice(size) for size in shape.used)]
+        found[f"{name}.bias"] = layout.bias(flat, name)[:, : shape.used[0]]
     return found
 
 
-def pack(layout: Layout, weights: Weights) -> th.Tensor:
+def pack(layout: FlatLayout, weights: Weights) -> th.Tensor:
     """(P, n): the inverse of `unpack`."""
-    first = weights["head.bias"]
+    first = next(iter(weights.values()))
     flat = first.new_zeros(len(first), layout.size)
-    missing = MOST_PLANES - layout.picture.inputs
-    weights = {**weights, "conv1.weight": pad(weights["conv1.weight"], (0, 0, 0, 0, 0, missing))}
-    for name, (axes, order, _) in _axes(layout.picture).items():
-        permuted = weights[f"{name}.weight"].reshape(-1, *(axes[axis] for axis in order))
-        back = [1 + order.index(axis) for axis in range(len(order))]
-        layout.weight(flat, name).copy_(permuted.permute(0, *back).reshape(-1, *_matrix_shape(layout, name)))
-        layout.bias(flat, name).copy_(weights[f"{name}.bias"])
-    layout.weight(flat, "head")[..., : layout.num_outputs] = weights["head.weight"].transpose(1, 2)
-    layout.bias(flat, "head")[..., : layout.num_outputs] = first
+    for name, shape in layout.shapes.items():
+        stored = first.new_zeros(len(first), *shape.stored)
+        stored[:, *(slice(size) for size in shape.used)] = weights[f"{name}.weight"]
+        permuted = stored.reshape(-1, *(shape.axes[axis] for axis in shape.order))
+        back = [1 + shape.order.index(axis) for axis in range(len(shape.order))]
+        layout.weight(flat, name).copy_(permuted.permute(0, *back).reshape(-1, shape.inputs, shape.outputs))
+        layout.bias(flat, name)[:, : shape.used[0]] = weights[f"{name}.bias"]
     return flat
-
-
-def _matrix_shape(layout: Layout, name: str) -> tuple[int, int]:
-    segment = layout.segments[name]
-    return segment.inputs, segment.outputs
 
 
 def blocked_screens(screens: th.Tensor) -> th.Tensor:
@@ -218,19 +254,36 @@ def default_weights(layers: dict[str, nn.Conv2d | nn.Linear]) -> None:
     """Keep the weights that torch.nn has drawn."""
 
 
+#: The scale of orthogonal weights in Stable-Baselines3: of hidden layers, of the logits, and of the value.
+_HIDDEN_GAIN, _LOGITS_GAIN, _VALUE_GAIN = math.sqrt(2), 0.01, 1.0
+
+
+@th.no_grad()
+def orthogonal_weights(layers: dict[str, nn.Conv2d | nn.Linear]) -> None:
+    """Set orthogonal weights and zero biases, as Stable-Baselines3 does for actor-critic networks.
+
+    The last output of a layer "head" is the value, the others are the logits. Separate towers end in "policy_head" and
+    "value_head".
+    """
+    gains = {"policy_head": _LOGITS_GAIN, "value_head": _VALUE_GAIN}
+    for name, layer in layers.items():
+        nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+        if name == "head":
+            nn.init.orthogonal_(layer.weight[:-1], _LOGITS_GAIN)
+            nn.init.orthogonal_(layer.weight[-1:], _VALUE_GAIN)
+        else:
+            nn.init.orthogonal_(layer.weight, gains.get(name, _HIDDEN_GAIN))
+
+
 def initial_weights(
-    layout: Layout, seeds: list[int], *, initialize: Initialize = default_weights, device: th.device | str = "cpu"
+    layout: FlatLayout, seeds: list[int], *, initialize: Initialize = default_weights, device: th.device | str = "cpu"
 ) -> th.Tensor:
     """(P, n) the weights before training; those of member p are drawn on the CPU from `seeds[p]`."""
     rows = []
     for seed in seeds:
         with th.random.fork_rng(devices=[]):
             th.manual_seed(seed)
-            layers: dict[str, nn.Conv2d | nn.Linear] = {
-                "conv1": nn.Conv2d(layout.picture.inputs, 32, 8, 4), "conv2": nn.Conv2d(32, 64, 4, 2),
-                "conv3": nn.Conv2d(64, 64, 3),
-                "dense": nn.Linear(layout.picture.flat, FEATURES), "head": nn.Linear(FEATURES, layout.num_outputs),
-            }  # fmt: skip
+            layers = {name: shape.module() for name, shape in layout.shapes.items()}
             initialize(layers)
             named = {f"{a}.{b}": w.detach()[None] for a, layer in layers.items() for b, w in layer.named_parameters()}
         rows.append(pack(layout, named))

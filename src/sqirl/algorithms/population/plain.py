@@ -6,11 +6,13 @@ grouped convolutions and batched matrix products; gradients come from autograd.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch as th
 from torch.nn import functional as F
 
 from sqirl.algorithms.population.batch import AdamSettings, DeviceBatch, Heads, Learner, Loss, LossSettings
-from sqirl.algorithms.population.layout import Layout, Picture, plain_screens, unpack
+from sqirl.algorithms.population.layout import FlatLayout, Layout, Picture, plain_screens, unpack
 from sqirl.algorithms.sqirl.hyperparameters import LEAST_LOSS
 from sqirl.errors import SqirlError
 
@@ -103,12 +105,26 @@ def adam(learner: Learner, gradient: th.Tensor, settings: AdamSettings) -> None:
     learner.flat.sub_(th.where(keep, change, 0.0))
 
 
-class PlainNetworks:
+class TorchNetworks(ABC):
     """The networks of a population over one table, in plain torch; see the protocol `Networks`."""
 
-    def __init__(self, layout: Layout, screens: th.Tensor, dtype: th.dtype = th.float32) -> None:
-        self.layout, self.screens, self.dtype = layout, screens, dtype
+    layout: FlatLayout
+
+    def __init__(self, screens: th.Tensor, dtype: th.dtype = th.float32) -> None:
+        self.screens, self.dtype = screens, dtype
         self.flat: th.Tensor | None = None
+
+    @abstractmethod
+    def observe(self, keys: th.Tensor) -> th.Tensor:
+        """(P, R, …) what the networks see of the keys (P, R, K)."""
+
+    @abstractmethod
+    def evaluate(self, weights: th.Tensor, seen: th.Tensor) -> th.Tensor:
+        """(P, R, outputs) float32 with the weights (P, n), each member on its own observations (P, R, …)."""
+
+    @abstractmethod
+    def copy(self) -> TorchNetworks:
+        """Networks over the same table, without weights."""
 
     def load(self, flat: th.Tensor) -> None:
         """Read the weights (P, n) from now on."""
@@ -117,13 +133,13 @@ class PlainNetworks:
         elif self.flat is not flat:
             self.flat.copy_(flat)
 
-    def acting(self, rows: int) -> PlainNetworks:
+    def acting(self, rows: int) -> TorchNetworks:
         """Networks with the same weights. Here any number of rows can be evaluated."""
         return self
 
-    def separate(self, rows: int, flat: th.Tensor) -> PlainNetworks:
+    def separate(self, rows: int, flat: th.Tensor) -> TorchNetworks:
         """Networks with the weights (P, n) given."""
-        other = PlainNetworks(self.layout, self.screens, self.dtype)
+        other = self.copy()
         other.load(flat)
         return other
 
@@ -138,27 +154,41 @@ class PlainNetworks:
         leaf, out = self.learn(learner.flat, keys, keys.shape[1])
         adam(learner, th.autograd.grad(loss(out).sum(), leaf)[0], settings)
 
+    @th.no_grad()
     def forward(self, flat: th.Tensor, keys: th.Tensor) -> th.Tensor:
         """(P, R, outputs) float32, without gradient."""
-        with th.no_grad():
-            seen = observations(self.screens, keys, self.layout.picture, self.dtype)
-            return evaluate(self.layout, flat.to(self.dtype), seen)
+        return self.evaluate(flat.to(self.dtype), self.observe(keys))
 
     def learn(self, flat: th.Tensor, keys: th.Tensor, learned: int) -> tuple[th.Tensor, th.Tensor]:
         """(weights to differentiate by (P, n), outputs (P, R, outputs)); the first `learned` rows carry a gradient."""
         leaf = flat.detach().requires_grad_()
-        seen = observations(self.screens, keys, self.layout.picture, self.dtype)
-        weights = leaf.to(self.dtype)
-        q = evaluate(self.layout, weights, seen[:, :learned])
+        q = self.evaluate(leaf.to(self.dtype), self.observe(keys[:, :learned]))
         if keys.shape[1] > learned:
-            with th.no_grad():
-                others = evaluate(self.layout, weights, seen[:, learned:])
-            q = th.cat([q, others], dim=1)
+            q = th.cat([q, self.forward(flat, keys[:, learned:])], dim=1)
         return leaf, q
 
 
+class PlainNetworks(TorchNetworks):
+    """NatureCNN for P members."""
+
+    layout: Layout
+
+    def __init__(self, layout: Layout, screens: th.Tensor, dtype: th.dtype = th.float32) -> None:
+        super().__init__(screens, dtype)
+        self.layout = layout
+
+    def observe(self, keys: th.Tensor) -> th.Tensor:
+        return observations(self.screens, keys, self.layout.picture, self.dtype)
+
+    def evaluate(self, weights: th.Tensor, seen: th.Tensor) -> th.Tensor:
+        return evaluate(self.layout, weights, seen)
+
+    def copy(self) -> PlainNetworks:
+        return PlainNetworks(self.layout, self.screens, self.dtype)
+
+
 def sqirl_gradient(
-    networks: PlainNetworks, learner: Learner, heads: Heads, batch: DeviceBatch, settings: LossSettings
+    networks: TorchNetworks, learner: Learner, heads: Heads, batch: DeviceBatch, settings: LossSettings
 ) -> th.Tensor:
     """(P, n) the gradient of each member's weighted loss; the averages of the losses are updated."""
     leaf, q = networks.learn(learner.flat, batch.keys, batch.size)
@@ -170,7 +200,7 @@ def sqirl_gradient(
 
 
 def sqirl_step(
-    networks: PlainNetworks,
+    networks: TorchNetworks,
     learner: Learner,
     heads: Heads,
     batch: DeviceBatch,

@@ -9,17 +9,23 @@ import math
 from dataclasses import dataclass
 
 import torch as th
-from torch import nn
 from torch.nn import functional as F
 
 from sqirl.algorithms.population import draws
 from sqirl.algorithms.population.batch import AdamSettings, Learner
+from sqirl.algorithms.population.devices import has_triton
+from sqirl.algorithms.population.evaluation import Policies
 from sqirl.algorithms.population.graph import captured
-from sqirl.algorithms.population.lanes import DeviceLanes, mean_returns
-from sqirl.algorithms.population.networks import Networks
+from sqirl.algorithms.population.lanes import DeviceLanes
+from sqirl.algorithms.population.layout import initial_weights, orthogonal_weights
+from sqirl.algorithms.population.networks import Networks, layout_of, make_networks
+from sqirl.algorithms.population.table import DeviceTable
+from sqirl.algorithms.population.trainer import MemberState, copy_tensors, named_tensors, precision_of
 from sqirl.algorithms.ppo.hyperparameters import PAPER, PPOHyperparameters
 from sqirl.errors import SqirlError
 
+#: Steps of a rollout that one CUDA graph makes.
+ACTS_IN_A_GRAPH = 16
 #: ε of Adam, as Stable-Baselines3 sets it for PPO.
 ADAM_EPSILON = 1e-5
 
@@ -35,18 +41,6 @@ class PPOSettings:
     @property
     def adam(self) -> AdamSettings:
         return AdamSettings(epsilon=ADAM_EPSILON, max_norm=self.hyperparameters.max_grad_norm)
-
-
-@th.no_grad()
-def orthogonal_weights(layers: dict[str, nn.Conv2d | nn.Linear]) -> None:
-    """Set orthogonal weights, as Stable-Baselines3 does: small ones for the logits, and zero biases."""
-    *hidden, head = layers.values()
-    for layer in layers.values():
-        nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
-    for layer in hidden:
-        nn.init.orthogonal_(layer.weight, math.sqrt(2))
-    nn.init.orthogonal_(head.weight[:-1], 0.01)
-    nn.init.orthogonal_(head.weight[-1:], 1.0)
 
 
 def advantages(
@@ -103,9 +97,10 @@ def draw_actions(logits: th.Tensor, chance: th.Tensor) -> tuple[th.Tensor, th.Te
 
 
 class PPOPopulation:
-    """P runs of PPO. `update` plays one rollout and trains on it; `act`, `finish`, `shuffle` and `descend` are its parts.
+    """P runs of PPO: a `Trainer`. `play` is one rollout, `learn` trains on it.
 
-    The parts change tensors in place and do not wait for the device, so that each can be a CUDA graph (`capture`).
+    `act`, `finish`, `shuffle` and `descend` are their parts. They change tensors in place and do not wait for the device, so that
+    each can be a CUDA graph.
     """
 
     def __init__(self, settings: PPOSettings, networks: Networks, learner: Learner, lanes: DeviceLanes) -> None:
@@ -113,6 +108,7 @@ class PPOPopulation:
         if samples % batch_size:
             raise SqirlError(f"{samples} samples of a rollout are no multiple of batch_size = {batch_size}")
         self.settings, self.networks, self.learner, self.lanes = settings, networks, learner, lanes
+        self.table, self.seeds, self.precision = lanes.table, lanes.seeds, precision_of(networks)
         networks.load(learner.flat)
         self.acting = networks.acting(lanes.num)
         members, device, key_length = len(lanes.seeds), lanes.seeds.device, lanes.table.key_length
@@ -121,6 +117,11 @@ class PPOPopulation:
         self.actions = th.zeros(shape, dtype=th.int32, device=device)
         self.log, self.values, self.rewards = (th.zeros(shape, device=device) for _ in range(3))
         self.ends = th.zeros(shape, dtype=th.bool, device=device)
+        self.cut, self.after = (
+            self.ends.clone(),
+            self.keys.clone(),
+        )  # where the horizon cut an episode off, and at which key
+        self.judging = networks.acting(samples) if self.table.truncates else None
         self.samples = Samples(
             th.zeros(members, samples, key_length, dtype=th.int32, device=device),
             th.zeros(members, samples, dtype=th.int32, device=device),
@@ -128,42 +129,76 @@ class PPOPopulation:
         )
         self.order = th.arange(samples, device=device).repeat(members, 1)  # of the samples in this epoch
         self.t, self.shuffles, self.place = (th.zeros(1, dtype=th.int64, device=device) for _ in range(3))
+        self.rollouts = 0
         self._parts = {name: getattr(self, name) for name in ("act", "finish", "shuffle", "descend")}
+        self.acts_at_once = 1
 
     def capture(self) -> None:
-        """Capture the parts of `update` as CUDA graphs. To be called before the first update."""
+        """Capture the parts as CUDA graphs. To be called before the first rollout."""
         kept = [*self.learner.tensors(), *self.lanes.tensors(), self.order, self.t, self.shuffles, self.place]
-        for name in self._parts:
-            self._parts[name] = captured(getattr(self, name), kept=kept)
+        self.acts_at_once = math.gcd(self.settings.rollout, ACTS_IN_A_GRAPH)
+        self._parts["act"] = self._acts
+        for name, part in self._parts.items():
+            self._parts[name] = captured(part, kept=kept)
             self.networks.load(self.learner.flat)
 
-    def update(self) -> None:
-        """One rollout, and the epochs of gradient steps on it."""
-        paper = self.settings.hyperparameters
-        for _ in range(self.settings.rollout):
+    def play(self) -> None:
+        """One rollout."""
+        for _ in range(self.settings.rollout // self.acts_at_once):
             self._parts["act"]()
+        self.rollouts += 1
+
+    def learn(self) -> None:
+        """The epochs of gradient steps on the rollout."""
+        paper = self.settings.hyperparameters
         self._parts["finish"]()
         for _ in range(paper.n_epochs):
             self._parts["shuffle"]()
             for _ in range(self.order.shape[1] // paper.batch_size):
                 self._parts["descend"]()
 
+    def steps(self) -> list[int]:
+        return [self.rollouts * self.settings.rollout * self.lanes.num] * len(self.seeds)
+
+    @property
+    def is_finished(self) -> bool:
+        return False
+
+    def _acts(self) -> None:
+        for _ in range(self.acts_at_once):
+            self.act()
+
     def act(self) -> None:
         """One step of all lanes by the current policies, recorded at time `t` of the rollout."""
         lanes = self.lanes
         out = self.acting.outputs(lanes.keys)
-        chance = draws.uniforms(lanes.seeds, draws.ACTIONS, lanes.counts, lanes.num)
-        actions, log = draw_actions(out[..., :-1], chance)
-        keys = lanes.keys.clone()
-        rewards, ends, _ = lanes.step(actions)
-        kept = ((self.keys, keys), (self.actions, actions), (self.log, log), (self.values, out[..., -1]),
-                (self.rewards, rewards), (self.ends, ends))  # fmt: skip
+        actions, log = self._drawn(out)
+        keys, values = lanes.keys.clone(), out[..., -1].clone()
+        rewards, ends, after = lanes.step(actions)
+        kept = [(self.keys, keys), (self.actions, actions), (self.log, log), (self.values, values),
+                (self.rewards, rewards), (self.ends, ends)]  # fmt: skip
+        if self.judging is not None:
+            kept += [(self.cut, lanes.cut), (self.after, after)]
         for buffer, value in kept:
             buffer.index_copy_(0, self.t, value[None].to(buffer.dtype))
         self.t.copy_((self.t + 1) % self.settings.rollout)
 
+    def _drawn(self, out: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """((P, L) int32 actions of the policies with the outputs (P, L, A + 1), their log-probabilities)."""
+        lanes = self.lanes
+        if has_triton(out.device):
+            from sqirl.algorithms.population.lane_kernels import draw_softmax
+
+            return draw_softmax(lanes, out)
+        chance = draws.uniforms(lanes.seeds, draws.ACTIONS, lanes.counts, lanes.num)
+        return draw_actions(out[..., :-1], chance)
+
     def finish(self) -> None:
         """Compute advantages and returns of the rollout, and copy it to `samples`."""
+        if self.judging is not None:  # where the horizon cut an episode off, the value of what would follow is added
+            values = self.judging.outputs(self.after.transpose(0, 1).flatten(1, 2).contiguous())[..., -1]
+            values = values.reshape(len(self.seeds), self.settings.rollout, -1).transpose(0, 1)
+            self.rewards += self.settings.gamma * self.cut * values
         last = self.acting.outputs(self.lanes.keys)[..., -1]
         found = advantages(self.rewards, self.values, self.ends, last, self.settings)
         to = self.samples
@@ -187,10 +222,39 @@ class PPOPopulation:
         self.networks.descend(self.learner, batch.keys, lambda out: ppo_losses(out, batch, paper), self.settings.adam)
         self.place.copy_((self.place + paper.batch_size) % self.order.shape[1])
 
-    def returns(self, seed: int, episodes: int) -> th.Tensor:
-        """(P,) mean returns of the policies that take the most probable action, in the units of the game."""
-        networks = self.networks.acting(episodes)
-        return mean_returns(
-            self.lanes.table, self.lanes.seeds + seed, episodes,
-            lambda t, keys: networks.outputs(keys)[..., :-1].argmax(dim=-1).int(),
-        )  # fmt: skip
+    def policies(self, rows: int) -> Policies:
+        """The policies that take the most probable action."""
+        networks = self.networks.acting(rows)
+        return Policies(lambda t: None, lambda keys: networks.outputs(keys)[..., :-1].argmax(dim=-1).int())
+
+    def state(self) -> tuple[MemberState, dict[str, int]]:
+        members = {
+            **named_tensors("learner", self.learner.tensors()),
+            **named_tensors("lanes", self.lanes.tensors()),
+        }
+        return members, {"rollouts": self.rollouts}
+
+    def restore(self, members: MemberState, shared: dict[str, int]) -> None:
+        copy_tensors(members, "learner", self.learner.tensors())
+        copy_tensors(members, "lanes", self.lanes.tensors())
+        self.rollouts = shared["rollouts"]
+        self.shuffles.fill_(self.rollouts * self.settings.hyperparameters.n_epochs)
+        self.networks.load(self.learner.flat)
+
+
+def make_ppo(
+    table: DeviceTable, seeds: list[int], settings: PPOSettings, *, num_lanes: int, dtype: th.dtype = th.bfloat16,
+    kernels: bool | None = None,
+) -> PPOPopulation:  # fmt: skip
+    """A population before its first rollout; see `make_networks` for `dtype` and `kernels`."""
+    paper, layout = settings.hyperparameters, layout_of(table, table.num_actions + 1, actor_critic=True)
+    networks = make_networks(
+        layout, table.screens, members=len(seeds), batch_size=paper.batch_size, key_length=table.key_length,
+        dtype=dtype, kernels=kernels,
+    )  # fmt: skip
+    flat = initial_weights(layout, seeds, initialize=orthogonal_weights, device=table.device)
+    lanes = DeviceLanes(table, th.tensor(seeds, device=table.device), num_lanes)
+    population = PPOPopulation(settings, networks, Learner.start(flat, rate=paper.learning_rate), lanes)
+    if table.device.type == "cuda":
+        population.capture()
+    return population

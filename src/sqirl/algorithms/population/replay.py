@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch as th
 
 from sqirl.algorithms.population import draws
 from sqirl.algorithms.population.batch import DeviceBatch
+from sqirl.algorithms.population.devices import has_triton
 from sqirl.errors import SqirlError
 
 
@@ -59,17 +61,38 @@ class DeviceReplay:
         self.places.copy_((self.places + counts[:, 0]) % self.capacity)
         self.sizes.copy_((self.sizes + counts[:, 0]).clamp(max=self.capacity))
 
-    def clear(self, member: int) -> None:
-        """Drop the transitions of a member, whose place is given to another run."""
-        self.sizes[member] = 0
-        self.places[member] = 0
+    def append(
+        self, keys: th.Tensor, after: th.Tensor, actions: th.Tensor, rewards: th.Tensor, goes_on: th.Tensor
+    ) -> None:
+        """Append one transition of every lane (P, L): keys before and after it; rewards-to-go are not known."""
+        if has_triton(self.keys.device):
+            from sqirl.algorithms.population.draw_kernels import append_to_replay
+
+            return append_to_replay(self, keys, after, actions, rewards, goes_on)
+        returns, valid = th.zeros_like(rewards), th.ones_like(goes_on)
+        self.extend(DeviceTransitions(keys, after, actions, rewards, returns, goes_on, valid))
+
+    def used(self) -> list[th.Tensor]:
+        """What a checkpoint keeps: the rows that hold transitions, and where each member writes next."""
+        rows = int(self.sizes.max())
+        columns = (self.keys, self.next_keys, self.actions, self.rewards, self.returns, self.goes_on)
+        return [*(column[:, :rows] for column in columns), self.sizes, self.places]
+
+    def refill(self, used: Sequence[th.Tensor]) -> None:
+        """Take what `used` returned."""
+        *columns, sizes, places = used
+        mine = (self.keys, self.next_keys, self.actions, self.rewards, self.returns, self.goes_on)
+        for column, kept in zip(mine, columns, strict=True):
+            column[:, : kept.shape[1]] = kept.to(column.device)
+        self.sizes.copy_(sizes)
+        self.places.copy_(places)
 
     def sample(self, batch: DeviceBatch, seeds: th.Tensor, steps: th.Tensor) -> None:
         """Fill the batch with transitions drawn uniformly, with replacement, by the seed and step (P,) of each member.
 
         The samples of a member that has no transitions mean nothing.
         """
-        if self.keys.is_cuda:
+        if has_triton(self.keys.device):
             from sqirl.algorithms.population.draw_kernels import sample_replay
 
             return sample_replay(self, batch, seeds, steps)

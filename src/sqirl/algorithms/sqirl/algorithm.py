@@ -132,11 +132,7 @@ class SQIRL(IteratedAlgorithm):
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         steps = math.ceil(self.n_epochs * samples / self.batch_size)
-        rng, total = self.generator(_TRAINING), th.zeros(self.k, device=self.device)
-        for _ in range(steps):
-            batch = self._batch(self.replay.sample(self.batch_size, rng))
-            losses = gradient_step(self.policy.networks, self.policy.optimizer, self.averages, batch, self.gamma)
-            total += losses[0]  # not fetched here: that would wait for the GPU
+        total = self._descend(steps, self.generator(_TRAINING))
         self.n_updates += steps
         self.policy.set_training_mode(False)
         for j, loss in enumerate((total / steps).tolist(), start=1):
@@ -144,6 +140,15 @@ class SQIRL(IteratedAlgorithm):
         self.logger.record("train/loss", float(total.mean() / steps))
         self.logger.record("train/n_updates", self.n_updates, exclude="tensorboard")
         self.training_seconds += time.perf_counter() - began
+
+    def _descend(self, steps: int, rng: np.random.Generator) -> th.Tensor:
+        """So many gradient steps; returns the (k,) sums of their losses."""
+        total = th.zeros(self.k, device=self.device)
+        for _ in range(steps):
+            batch = self._batch(self.replay.sample(self.batch_size, rng))
+            losses = gradient_step(self.policy.networks, self.policy.optimizer, self.averages, batch, self.gamma)
+            total += losses[0]  # not fetched here: that would wait for the GPU
+        return total
 
     def _batch(self, samples: Transitions) -> Batch:
         """The samples as tensors, each distinct observation once."""

@@ -17,6 +17,10 @@ class SQIRLHyperparameters:
     batch_size: int = 128
     n_epochs: int = 10
     loss_smoothing: float = 0.99
+    max_grad_norm: float | None = None  # gradients are scaled down to this norm
+    counts_steps_played: bool = False  # an epoch has as many samples as steps were played; else m·T
 
 
 PAPER = SQIRLHyperparameters()
+#: What the authors' code does where it differs from the paper's text.
+AUTHORS_CODE = SQIRLHyperparameters(max_grad_norm=10.0, counts_steps_played=True)

@@ -6,17 +6,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqirl.algorithms.iterated_spec import IteratedSpec, M
 from sqirl.algorithms.spec import Options
+from sqirl.algorithms.sqirl import hyperparameters
 from sqirl.envs.description import EnvDescription
+from sqirl.envs.suites import OURS, PAPER
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.vec_env import VecEnv
 
+    from sqirl.algorithms.population.table import DeviceTable
+    from sqirl.algorithms.population.trainer import Trainer
     from sqirl.evaluation.returns import TablePolicy
     from sqirl.play.table import Table
 
+HYPERPARAMETERS = {OURS: hyperparameters.PAPER, PAPER: hyperparameters.AUTHORS_CODE}
 #: The paper's m for full-length Atari games (appendix C); games that are not listed have the first value.
 FULL_LENGTH_M, FULL_LENGTH_M_OF = 10, {"Qbert": 20}
+#: Full-length games that are played side by side at most.
+FULL_LENGTH_ENVS = 128
 #: Steps that measure the speed in full-length games, where SQIRL learns only after an episode.
 FULL_LENGTH_CALIBRATION_STEPS = 2500
 #: Bytes of a transition in the replay buffer; a growing buffer is copied, so twice that is needed.
@@ -30,6 +37,7 @@ class SQIRLSpec(IteratedSpec):
     label: ClassVar[str] = "SQIRL"
     colour: ClassVar[str] = "#2f6fb0"
     dark_colour: ClassVar[str] = "#6aa8e8"
+    has_population: ClassVar[bool] = True
     calibration_steps: ClassVar[int] = 600
 
     def presets(self, env: EnvDescription) -> dict[str, int]:
@@ -39,15 +47,38 @@ class SQIRLSpec(IteratedSpec):
     def episodes_per_iteration(self, options: Options, num_actions: int) -> int:
         return options["m"]
 
+    def num_envs(self, options: Options, env: EnvDescription) -> int:
+        """All episodes of an iteration side by side in a full-length game, if they are not too many."""
+        if not env.is_full_length:
+            return super().num_envs(options, env)
+        return max(n for n in range(1, FULL_LENGTH_ENVS + 1) if options["m"] % n == 0)
+
     def make_model(
         self, env: VecEnv, description: EnvDescription, options: Options, *, timesteps: int, seed: int, device: str
     ) -> BaseAlgorithm:
+        """Full-length games on a GPU have a class of their own."""
         from sqirl.algorithms.networks import policy_arguments
         from sqirl.algorithms.sqirl.algorithm import SQIRL
 
+        made: type[SQIRL] = SQIRL
+        if description.is_full_length and device.startswith("cuda"):
+            from sqirl.algorithms.sqirl.on_gpu import SQIRLOnGPU
+
+            made = SQIRLOnGPU
         policy = policy_arguments(description.network)
         gamma = description.suite.discount
-        return SQIRL(env=env, k=options["k"], m=options["m"], gamma=gamma, seed=seed, device=device, **policy)
+        return made(env=env, k=options["k"], m=options["m"], gamma=gamma, seed=seed, device=device, **policy)
+
+    def make_trainer(
+        self, table: DeviceTable, env: EnvDescription, options: Options, *, seeds: list[int], precision: str
+    ) -> Trainer:
+        import torch as th
+
+        from sqirl.algorithms.population.sqirl import Member, SQIRLPopulation, SQIRLSettings
+
+        settings = SQIRLSettings(env.suite.discount, HYPERPARAMETERS[env.variant])
+        members = [Member(seed, options["k"], options["m"]) for seed in seeds]
+        return SQIRLPopulation(table, members, settings, dtype=getattr(th, precision))
 
     def table_policy(self, model: BaseAlgorithm, table: Table) -> TablePolicy:
         from sqirl.evaluation.returns import TablePolicy

@@ -18,6 +18,16 @@ function steps(value) {
   return value >= 1e3 ? +(value / 1e3).toPrecision(3) + "k" : String(Math.round(value));
 }
 
+// [low, high]: more than low and at most high steps; null for no limit.
+function stepRange(range) {
+  if (range == null || (range[0] === 0 && range[1] == null)) return "";
+  if (range[1] != null) return (range[0] === range[1] ? "" : "≤ ") + steps(range[1]);
+  return range[0] == null || range[0] >= D.budget ? "–" : "> " + steps(range[0]);
+}
+
+// The steps of one of our outcomes, with the variant if it is not our own.
+const ourSteps = outcome => steps(outcome.steps) + (outcome.variant === "ours" ? "" : ` (${outcome.variant})`);
+
 // The paper's steps to solve; empty if the paper does not have the algorithm.
 const paperSteps = (row, name) => byName[name].in_paper ? steps(row.paper_solved[name]) : "";
 

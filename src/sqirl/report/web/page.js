@@ -19,14 +19,26 @@ $("#t-solved").innerHTML = tableOf(["Algorithm", "ours", "paper"], [
 const compared = (names, c) => [...names, interval(c.correlation), interval(c.ratio), c.both, c.only_first, c.only_second, c.neither];
 $("#t-pairs").innerHTML = tableOf(
   ["Pair", "of", "correlation", "median ratio", "both", "only 1st", "only 2nd", "neither"],
-  D.ours.pairs.flatMap((pair, i) => [["ours", pair], ["paper", D.paper.pairs[i]]].map(
+  D.ours.pairs.flatMap((pair, i) => [["ours", pair], ["paper, same rows", D.paper_where_ours[i]], ["paper", D.paper.pairs[i]]].map(
     ([whose, c]) => compared([`${label(c.first)}–${label(c.second)}`, whose], c))),
 );
 $("#t-agree").innerHTML = tableOf(
   ["Algorithm", "rank correlation", "median of ours / paper's", "both solve", "only ours", "only the paper's", "neither",
-    `within ${D.within_factor} times`],
-  D.agreement.map(c => [...compared([label(c.algorithm)], c), `${c.within} of ${c.both}`]),
+    `within ${D.within_factor} times`, "correlation of log steps", "solved or not agrees", "whole search", "open"],
+  D.agreement.map(c => [...compared([label(c.algorithm)], c), `${c.within} of ${c.both}`, interval(c.log_correlation),
+    `${c.agreeing} of ${c.answered}`, c.complete, c.open.length]),
 );
+const listed = (place, header, rows) => {
+  if (rows.length) $(place).innerHTML = tableOf(header, rows);
+  else note($(place), "None.");
+};
+const titleOf = id => escaped(byId[id] ? byId[id].title : id);
+listed("#t-differ", ["Environment", "algorithm", "ours", "paper", "likely cause"], D.agreement.flatMap(c => c.differing.map(
+  d => [titleOf(d.id), label(c.algorithm), steps(d.ours), steps(d.paper), escaped(d.cause)])));
+listed("#t-open", ["Environment", "algorithm", "what there is", "paper"], D.agreement.flatMap(c => c.open.map(
+  d => [titleOf(d.id), label(c.algorithm), escaped(d.missing), steps(d.paper)])));
+listed("#t-variants", ["Environment", "algorithm", "ours", "paper's variant"], D.variants.map(
+  d => [titleOf(d.id), label(d.algorithm), steps(d.ours), steps(d.paper)]));
 
 // Figure 3: the sample complexities of two algorithms --------------------------------------------------------------------
 const style = point => point.ours ? { fill: "var(--ours)" } : { fill: "var(--soft)", opacity: .45, r: 3.5 };
@@ -87,12 +99,17 @@ function drawAllCurves(parent, rows, options, otherwise) {
 }
 drawAllCurves($("#all-curves"), [...D.rows, ...D.others], {}, "No runs yet: sqirl sweep easy.");
 drawAllCurves($("#full-curves"), D.full_length, { logx: false }, "No runs yet: sqirl sweep atari-long.");
+if (D.full_length_runs.length) $("#t-full").innerHTML = tableOf(
+  ["Game", "algorithm", "variant", "setting", "seeds", "steps", "random play", "last evaluations", "best", "above random"],
+  D.full_length_runs.map(r => [escaped(r.game), label(r.algorithm), r.variant, escaped(r.setting), r.seeds, steps(r.steps),
+    num(r.random), r.last.map(mean => num(mean)).join(", "), num(r.best), r.above == null ? "" : r.above ? "yes" : "no"]),
+);
 
 // The table of all environments ---------------------------------------------------------------------------------------
 const LAST = 1e18; // values that are not known are sorted behind all others
 const complexity = name => [
   label(name),
-  row => (row.runs[name] ? steps(row.runs[name].steps) : " ") + " / " + paperSteps(row, name),
+  row => (row.runs[name] ? ourSteps(row.runs[name]) : " ") + " / " + paperSteps(row, name),
   row => row.runs[name] ? row.runs[name].steps ?? LAST / 100 : LAST / 10 + (row.paper_solved[name] ?? LAST / 100),
 ];
 const bestReturn = name => [
@@ -164,11 +181,12 @@ function analysisOf(row) {
 
 function runsOf(row) {
   return tableOf(
-    ["Algorithm", "ours", "true return optimal", "paper", "best return", "setting", "seeds", "settings tried"],
+    ["Algorithm", "ours", "truly optimal", "cross-validated", "paper", "best return", "setting", "seeds", "settings tried"],
     NAMES.map(name => {
       const o = row.runs[name], paper = paperSteps(row, name);
-      if (!o) return [label(name), "not run", "", paper, "", "", "", ""];
-      return [label(name), steps(o.steps), steps(o.exact), paper, num(o.return, 3), escaped(o.setting), o.seeds, o.settings];
+      if (!o) return [label(name), "not run", "", "", paper, "", "", "", ""];
+      return [label(name), ourSteps(o), stepRange(o.exact), stepRange(o.validated), paper, num(o.return, 3), escaped(o.setting),
+        o.seeds, o.settings];
     }),
   );
 }

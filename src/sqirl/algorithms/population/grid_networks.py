@@ -1,0 +1,95 @@
+"""MiniGrid's networks for P members in plain torch, on any device.
+
+Convolutions are batched matrix products over patches, one batch entry for each member: grouped convolutions of so many small
+layers are slow. Nothing waits for the device, so that a step can be captured in a CUDA graph. Everything is float32.
+"""
+
+from __future__ import annotations
+
+import torch as th
+from torch.nn import functional as F
+
+from sqirl.algorithms.population.grid_layout import CODES, Convolution, GridLayout
+from sqirl.algorithms.population.layout import ALIGNMENT
+from sqirl.algorithms.population.plain import TorchNetworks
+
+#: Cells of all members that are evaluated at once without gradient. The patches of the first layer are 864 bytes a cell.
+MOST_CELLS = 2**20
+
+
+def patches(x: th.Tensor, layer: Convolution) -> th.Tensor:
+    """(P, R, width, height, channels) → (P, R, width', height', kernel·kernel·channels), ordered (column, row, channel)."""
+    if layer.padding:
+        x = F.pad(x, (0, 0, *[layer.padding] * 4))
+    windows = x.unfold(2, layer.kernel, layer.stride).unfold(3, layer.kernel, layer.stride)
+    return windows.permute(0, 1, 2, 3, 5, 6, 4).flatten(4)
+
+
+class GridNetworks(TorchNetworks):
+    """The networks of a `GridLayout` for P members. Keys are (screen, timestep)."""
+
+    layout: GridLayout
+
+    def __init__(self, layout: GridLayout, screens: th.Tensor) -> None:
+        """Screens are (N, width, height, 3) uint8."""
+        super().__init__(screens, th.float32)
+        self.layout = layout
+        device = screens.device
+        self._clock = th.tensor(layout.grid.clock, dtype=th.float32, device=device) / 255
+        # For each one-hot plane, the code that it stands for and the place of this code in a cell
+        self._codes = th.cat([th.arange(count, dtype=th.uint8) for count in CODES]).to(device)
+        self._places = th.arange(len(CODES)).repeat_interleave(th.tensor(CODES)).to(device)
+
+    def copy(self) -> GridNetworks:
+        return GridNetworks(self.layout, self.screens)
+
+    def observe(self, keys: th.Tensor) -> th.Tensor:
+        """(P, R, width, height, planes) with the padding of planes and sides; codes one-hot or divided by 255, time in [0, 1]."""
+        grid = self.layout.grid
+        codes = self.screens[keys[..., 0]]
+        one_hot = grid.architecture.one_hot
+        planes = (codes[..., self._places] == self._codes).float() if one_hot else codes.float() / 255
+        time = self._clock[keys[..., 1]][..., None, None, None].expand(*planes.shape[:-1], 1)
+        (width, height), missing = grid.padded_sides, grid.padded_planes - grid.architecture.planes
+        seen = th.cat([planes, time], dim=-1)
+        return F.pad(seen, (0, missing, 0, height - grid.height, 0, width - grid.width))
+
+    @th.no_grad()
+    def forward(self, flat: th.Tensor, keys: th.Tensor) -> th.Tensor:
+        """(P, R, outputs) float32, without gradient; a limited number of rows at a time."""
+        rows = max(1, MOST_CELLS // (len(keys) * self.layout.grid.width * self.layout.grid.height))
+        return th.cat([self.evaluate(flat, self.observe(part)) for part in th.split(keys, rows, dim=1)], dim=1)
+
+    def evaluate(self, weights: th.Tensor, seen: th.Tensor) -> th.Tensor:
+        layers, network = self._split(weights), self.layout.grid.architecture
+
+        def linear(x: th.Tensor, name: str) -> th.Tensor:
+            weight, bias = layers[name]
+            return th.baddbmm(bias[:, None], x, weight)
+
+        x = seen
+        for number, layer in enumerate(network.convolutions, start=1):
+            windows = patches(x, layer)
+            x = F.relu(linear(windows.flatten(1, 3), f"conv{number}")).view(*windows.shape[:4], -1)
+        features = F.relu(linear(x.flatten(2), "dense"))
+        found = []
+        for name, (prefix, outputs) in self.layout.heads.items():
+            x = features
+            for number in range(1, len(network.hidden) + 1):
+                x = F.relu(linear(x, f"{prefix}{number}"))
+            found.append(linear(x, name)[..., :outputs])
+        return th.cat(found, dim=-1)
+
+    def _split(self, flat: th.Tensor) -> dict[str, tuple[th.Tensor, th.Tensor]]:
+        """Each layer's (weight (P, inputs, outputs), bias (P, outputs)).
+
+        One split of the vector, because its gradient is one concatenation. That of a slice would be a vector of n zeros.
+        """
+        segments = self.layout.segments.values()
+        sizes = [size for s in segments for size in (s.bias_start - s.start, s.outputs, -s.end % ALIGNMENT)]
+        parts = iter(th.split(flat, sizes, dim=1))
+        found = {}
+        for s in segments:
+            weight, bias, _ = next(parts), next(parts), next(parts)
+            found[s.name] = weight.view(-1, s.inputs, s.outputs), bias
+        return found

@@ -1,0 +1,58 @@
+"""Runs, each in the way that is fastest for it: as a population on a GPU, or with a model of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from sqirl.runs.config import RunConfig
+from sqirl.runs.device import check_device
+from sqirl.runs.progress import CHECKPOINT_SECONDS, RunProgress
+from sqirl.runs.record import RunRecord
+from sqirl.runs.store import RecordStore
+from sqirl.runtime.progress import CountProgress
+
+
+def perform_all(
+    configs: Sequence[RunConfig],
+    store: RecordStore,
+    *,
+    device: str = "auto",
+    members: int | None = None,
+    enough: int | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    progress: Callable[[RunProgress], None] | None = None,
+    drawing: CountProgress | None = None,
+) -> Iterator[RunRecord]:
+    """The records of runs that differ in their seeds alone, in their order, each as soon as it is there.
+
+    :param device: "auto", "cpu" or "cuda"
+    :param members: runs that are trained together at most; all of them if None
+    :param enough: when so many runs of a population are solved, the others end: see `perform_together`
+    :param drawing: called while screens are drawn before a run
+    """
+    device = check_device(device)
+    if not trains_together(configs[0], device):
+        from sqirl.runs.run import perform
+
+        for config in configs:
+            yield perform(
+                config, store, device=device, checkpoint_seconds=checkpoint_seconds, progress=progress, drawing=drawing
+            )
+        return
+    from sqirl.runs.population_run import perform_together
+
+    size = members or len(configs)
+    for first in range(0, len(configs), size):
+        yield from perform_together(
+            configs[first : first + size], store, device=device, enough=enough, checkpoint_seconds=checkpoint_seconds,
+            progress=progress,
+        )  # fmt: skip
+
+
+def trains_together(config: RunConfig, device: str) -> bool:
+    """Are runs like this one trained as a population on this device? On a CPU each has a model of its own."""
+    if not device.startswith("cuda"):
+        return False
+    from sqirl.runs.population_run import can_be_together
+
+    return can_be_together(config)
