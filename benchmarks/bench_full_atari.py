@@ -1,6 +1,7 @@
 """Env steps a second on a full-length Atari game: the emulators alone, PPO and SQIRL on a GPU, and their plain classes.
 
     python benchmarks/bench_full_atari.py [--device cuda] [--game PongNoFrameskip-v4] [--seconds 12] [--threads 16]
+        [--no-plain] [--no-alone] [--repeatable] [--no-compile]
 
 Prints one JSON object for each line of the table. The first rollout or iteration is not counted. The seconds of emulation,
 acting and learning are shares of the counted time; for SQIRL emulation and acting are one number.
@@ -61,7 +62,8 @@ def timed(name: str, model: BaseAlgorithm, seconds: float, *, least: int = 2) ->
     (began, first, before), (ended, last, after) = clock.marks[1], clock.marks[-1]
     took = ended - began
     shares = {part: round((after[part] - before.get(part, 0.0)) / took, 3) for part in after}
-    return {"what": name, "steps_per_second": round((last - first) / took), "steps": last - first, "shares": shares}
+    found = {"what": name, "steps_per_second": round((last - first) / took), "steps": last - first, "shares": shares}
+    return {**found, "learning us a step": round(1e6 * took * shares["learning"] / (last - first))}
 
 
 def emulators(game: str, num_envs: int, seconds: float) -> dict[str, Any]:
@@ -108,13 +110,17 @@ def main() -> None:
     parser.add_argument("--rollouts", type=int, nargs="*", default=[32])
     parser.add_argument("--m", type=int, default=10)
     parser.add_argument("--no-plain", action="store_true", help="leave out the plain classes")
-    parser.add_argument("--fastest-convolutions", action="store_true", help="even if the same seed gives another run")
+    parser.add_argument("--no-alone", action="store_true", help="leave out the emulators alone")
+    parser.add_argument(
+        "--repeatable", action="store_true", help="only kernels with which a seed always gives the same run"
+    )
+    parser.add_argument("--no-compile", action="store_true", help="do not fuse kernels with torch.compile")
     given = parser.parse_args()
-    mixed_precision.REPEATABLE = not given.fastest_convolutions
+    mixed_precision.REPEATABLE, mixed_precision.COMPILED = given.repeatable, not given.no_compile
     th.set_num_threads(given.threads)
     game, device, seconds = given.game, given.device, given.seconds
     lines: list[Callable[[], dict[str, Any]]] = [
-        *(lambda n=n: emulators(game, n, min(seconds, 4.0)) for n in (given.m, given.envs)),
+        *(lambda n=n: emulators(game, n, min(seconds, 4.0)) for n in (() if given.no_alone else (given.m, given.envs))),
         *(
             lambda r=r: timed(
                 f"PPO on the GPU, {given.envs} envs, rollout {r}",

@@ -17,17 +17,15 @@ from typing import Any
 
 import torch as th
 
-from sqirl.algorithms.dqn import hyperparameters as dqn_numbers
 from sqirl.algorithms.population.batch import AdamSettings, Heads, Learner
-from sqirl.algorithms.population.dqn import DQNPopulation, DQNSettings
+from sqirl.algorithms.population.devices import has_triton
+from sqirl.algorithms.population.dqn import DQNPopulation, DQNSettings, make_dqn
+from sqirl.algorithms.population.evaluation import Evaluator
 from sqirl.algorithms.population.gradient_step import SQIRLStep, StepSettings
-from sqirl.algorithms.population.lanes import DeviceLanes
-from sqirl.algorithms.population.layout import ATARI, Layout, default_weights, initial_weights
-from sqirl.algorithms.population.networks import has_triton, make_networks
-from sqirl.algorithms.population.ppo import PPOPopulation, PPOSettings, orthogonal_weights
+from sqirl.algorithms.population.layout import ATARI, Layout, initial_weights
+from sqirl.algorithms.population.ppo import PPOPopulation, PPOSettings, make_ppo
 from sqirl.algorithms.population.replay import DeviceReplay, DeviceTransitions
 from sqirl.algorithms.population.table import DeviceTable, device_table
-from sqirl.algorithms.ppo import hyperparameters as ppo_numbers
 from sqirl.algorithms.spec import NUM_ENVS
 from sqirl.envs.description import describe
 from sqirl.play.table import load_table
@@ -118,56 +116,29 @@ def report_steps(sizes: list[int], ks: list[int]) -> None:
         print(f"{name:22s}" + "".join(cell.rjust(14) for cell in cells), flush=True)
 
 
-def make_ppo(table: DeviceTable, seeds: list[int], flat: th.Tensor, *, kernels: bool | None = None) -> PPOPopulation:
-    paper = ppo_numbers.PAPER
-    networks = make_networks(
-        Layout(table.num_actions + 1, table.picture), table.screens, members=len(seeds), batch_size=paper.batch_size,
-        key_length=table.key_length, kernels=kernels,
-    )  # fmt: skip
-    lanes = DeviceLanes(table, th.tensor(seeds, device="cuda"), NUM_ENVS)
-    ppo = PPOPopulation(PPOSettings(), networks, Learner.start(flat, rate=paper.learning_rate), lanes)
-    ppo.capture()
-    return ppo
-
-
-def make_dqn(table: DeviceTable, seeds: list[int], flat: th.Tensor, *, kernels: bool | None = None) -> DQNPopulation:
-    paper = dqn_numbers.PAPER
-    networks = make_networks(
-        Layout(table.num_actions, table.picture), table.screens, members=len(seeds), batch_size=paper.batch_size,
-        key_length=table.key_length, kernels=kernels,
-    )  # fmt: skip
-    lanes = DeviceLanes(table, th.tensor(seeds, device="cuda"), NUM_ENVS)
-    replay = DeviceReplay(len(seeds), paper.buffer_size, key_length=table.key_length, device="cuda")
-    dqn = DQNPopulation(DQNSettings(), networks, Learner.start(flat, rate=paper.learning_rate), lanes, replay)
-    dqn.capture()
-    return dqn
-
-
 def report_envs(sizes: list[int]) -> None:
     print(f"\nenv steps/s over the whole population, {NUM_ENVS} lanes for each member, bf16, training included")
     for members, kernels in [*((p, True) for p in sizes), (max(sizes), False)]:
         path, table, seeds = "Triton" if kernels else "plain torch", random_table(), list(range(members))
-        ppo = make_ppo(table, seeds, same_weights(Layout(NUM_ACTIONS + 1), members), kernels=kernels)
+        ppo = make_ppo(table, seeds, PPOSettings(), num_lanes=NUM_ENVS, kernels=kernels)
         per_update = members * NUM_ENVS * ppo.settings.rollout
-        print(f"PPO {path}, P={members}: {per_update / seconds_per_call(ppo.update, block=1):,.0f}", flush=True)
-        dqn = make_dqn(table, seeds, same_weights(Layout(NUM_ACTIONS), members), kernels=kernels)
-        print(f"DQN {path}, P={members}: {members * NUM_ENVS / seconds_per_call(dqn.step):,.0f}", flush=True)
+        seconds = seconds_per_call(lambda ppo=ppo: (ppo.play(), ppo.learn()), block=1)
+        print(f"PPO {path}, P={members}: {per_update / seconds:,.0f}", flush=True)
+        dqn = make_dqn(table, seeds, DQNSettings(), num_lanes=NUM_ENVS, kernels=kernels)
+        print(f"DQN {path}, P={members}: {members * NUM_ENVS / seconds_per_call(dqn.round):,.0f}", flush=True)
 
 
 # Learning ------------------------------------------------------------------------------------------------------------
 
 
-def make_learner(algorithm: str, table: DeviceTable) -> tuple[PPOPopulation | DQNPopulation, Callable[[], None], int]:
+def make_learner(algorithm: str, table: DeviceTable) -> tuple[PPOPopulation | DQNPopulation, Callable[[], object], int]:
     """(population, one update, its env steps for each member)."""
     seeds = list(range(SEEDS))
     if algorithm == "ppo":
-        layout = Layout(table.num_actions + 1, table.picture)
-        flat = initial_weights(layout, seeds, initialize=orthogonal_weights, device="cuda")
-        ppo = make_ppo(table, seeds, flat)
-        return ppo, ppo.update, NUM_ENVS * ppo.settings.rollout
-    layout = Layout(table.num_actions, table.picture)
-    dqn = make_dqn(table, seeds, initial_weights(layout, seeds, initialize=default_weights, device="cuda"))
-    return dqn, dqn.step, NUM_ENVS
+        ppo = make_ppo(table, seeds, PPOSettings(), num_lanes=NUM_ENVS)
+        return ppo, lambda: (ppo.play(), ppo.learn()), NUM_ENVS * ppo.settings.rollout
+    dqn = make_dqn(table, seeds, DQNSettings(), num_lanes=NUM_ENVS)
+    return dqn, dqn.round, NUM_ENVS
 
 
 def learn(algorithm: str, row: str, timesteps: int) -> None:
@@ -176,14 +147,16 @@ def learn(algorithm: str, row: str, timesteps: int) -> None:
     table, optimum = load_table(env), target_of(env).optimal
     assert table is not None and optimum is not None
     began = time.perf_counter()
-    population, update, per_update = make_learner(
-        algorithm, device_table(table, reward_factor=env.reward_factor, device="cuda")
-    )
+    on_device = device_table(table, reward_factor=env.reward_factor, device="cuda")
+    rewards = th.tensor(table.mdp.rewards.reshape(-1), dtype=th.float64, device="cuda")
+    population, update, per_update = make_learner(algorithm, on_device)
+    policies = population.policies(EVAL_EPISODES)
+    evaluator = Evaluator(on_device, rewards, policies, population.seeds, EVAL_EPISODES)
     solved: list[int | None] = [None] * SEEDS
     steps, due, curve = 0, EVAL_EVERY, []
     while due <= timesteps:
         if steps + per_update > due:  # the weights that are in use when the evaluation is due
-            curve.append(population.returns(due, EVAL_EPISODES).tolist())
+            curve.append(evaluator.sampled(due)[0].tolist())
             for member, mean in enumerate(curve[-1]):
                 if solved[member] is None and reaches(mean, optimum):
                     solved[member] = due

@@ -9,24 +9,17 @@ import argparse
 import json
 import time
 import traceback
-from collections.abc import Callable
 from functools import lru_cache
 
-import numpy as np
 import torch as th
-from numpy.typing import NDArray
 
-from sqirl.algorithms.population.lanes import greedy_actions, mean_returns
+from sqirl.algorithms.population.evaluation import Evaluator
 from sqirl.algorithms.population.sqirl import Member, SQIRLPopulation, SQIRLSettings
 from sqirl.algorithms.population.table import DeviceTable, device_table
 from sqirl.algorithms.sqirl.hyperparameters import SQIRLHyperparameters
 from sqirl.analysis.archive import archive_path
 from sqirl.envs.description import describe
-from sqirl.evaluation.exact import NodePolicy, Nodes, exact_return
 from sqirl.play.table import Table, load_table
-
-#: (timestep, keys (members, rows, K)) -> actions (members, rows)
-Act = Callable[[int, th.Tensor], th.Tensor]
 
 CASES = [
     ("freeway_10_fs30", 100), ("maze_easy_l0_30_fs1", 30), ("maze_easy_l2_30_fs1", 30),
@@ -46,33 +39,17 @@ class OutOfTime(Exception):
     """The time limit is reached."""
 
 
-def exact_returns(table: Table, members: int, rows: int, act: Act, device: str) -> list[float]:
-    """The exact return of the greedy policy of each member; `act` takes the keys (members, rows, K) of all of them."""
-
-    def policy_of(member: int) -> NodePolicy:
-        def choose(t: int, nodes: Nodes) -> NDArray[np.integer]:
-            n = len(nodes.keys)
-            keys = np.repeat(nodes.keys[:1], rows, axis=0)
-            keys[:n] = nodes.keys
-            asked = th.as_tensor(keys, device=device).expand(members, -1, -1).contiguous()
-            return act(t, asked)[member, :n].cpu().numpy().astype(np.int64)
-
-        return choose
-
-    return [exact_return(table, policy_of(member)) for member in range(members)]
-
-
 def train(
     table: DeviceTable, m: int, dtype: th.dtype, seeds: int, settings: SQIRLSettings, limit: float
 ) -> SQIRLPopulation:
     population = SQIRLPopulation(table, [Member(seed, 1, m) for seed in range(seeds)], settings, dtype=dtype)
     if population.step.kernels:
         assert population.step.networks.dtype == dtype and population.step.networks.precision == "ieee"
-        population.step.capture()
     for _ in range(table.horizon):
         if time.perf_counter() - BEGAN > limit:
             raise OutOfTime(f"stopped at iteration {population.iteration} of {table.horizon}")
-        population.iterate()
+        population.play()
+        population.learn()
         if table.device.type == "cuda":
             th.cuda.synchronize()
     return population
@@ -91,21 +68,16 @@ def report(row: str, m: int, dtype: th.dtype, options: argparse.Namespace, devic
     began = time.perf_counter()
     population = train(table, m, dtype, seeds, settings, options.limit)
     taken = time.perf_counter() - began
-    networks = population.step.networks if population.step.kernels else population.step.plain
-    acting = networks.separate(episodes, population.learner.flat.clone())
-
-    def act(t: int, keys: th.Tensor) -> th.Tensor:
-        acting.load(population.frozen[t])
-        return greedy_actions(acting.outputs(keys), population.learner.k, table.num_actions)
-
-    sampled = mean_returns(table, population.seeds + 1000, episodes, act).tolist()
+    rewards = th.tensor(found.mdp.rewards.reshape(-1), dtype=th.float64, device=device)
+    evaluator = Evaluator(table, rewards, population.policies(episodes), population.seeds, episodes)
+    sampled = evaluator.sampled(1000)[0].tolist()
     line = {
         "row": row, "m": m, "dtype": str(dtype)[6:], "optimum": optimum, "means": [round(x, 4) for x in sampled],
         "gradient_steps": population.learner.steps.tolist(), "train_s": round(taken, 1),
         "finite": bool(population.learner.flat.isfinite().all()),
     }  # fmt: skip
     print(json.dumps(line), flush=True)
-    exact = exact_returns(found, seeds, episodes, act, device)
+    exact = list(evaluator.exact(list(range(seeds)), max_nodes=10**7).values())
     print("   exact", json.dumps([round(x, 4) for x in exact]), "within 1 %:",
           sum(x >= 0.99 * optimum for x in exact), "of", seeds,
           f"({sum(x >= 0.99 * optimum for x in sampled)} by sampled means)",

@@ -16,10 +16,12 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, NatureCNN
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack, VecMonitor
 
-from sqirl.algorithms.mixed_precision import compute_type
-from sqirl.algorithms.networks import ImpalaCNN, ImpalaPaperCNN, policy_arguments
+from sqirl.algorithms import mixed_precision
+from sqirl.algorithms.mixed_precision import Evaluation, compute_type
+from sqirl.algorithms.networks import ImpalaCNN, ImpalaPaperCNN, MiniGridCNN, policy_arguments
 from sqirl.algorithms.ppo.on_gpu import PPOOnGPU
 from sqirl.algorithms.registry import algorithm
 from sqirl.algorithms.sqirl.algorithm import SQIRL
@@ -173,6 +175,38 @@ def test_the_same_seed_is_the_same_run_and_models_are_saved(tmp_path: Any) -> No
         make_ppo(PPOOnGPU, target_kl=0.1)
 
 
+def test_the_weights_of_a_policy_stay_its_own() -> None:
+    """They are parameters in float32 after learning, not the rounded copy; saved models hold them."""
+    model = make_ppo(PPOOnGPU)
+    before = list(model.policy.parameters())
+    model.learn(64)
+    assert all(one is other for one, other in zip(before, model.policy.parameters(), strict=True))
+    model._copy.load(th.zeros_like(model._weights.flat))
+    assert weights_of(model).norm() > 1
+
+
+@pytest.mark.parametrize("extractor", [ImpalaCNN, ImpalaPaperCNN, NatureCNN, MiniGridCNN])
+def test_added_planes_change_nothing(extractor: type[BaseFeaturesExtractor]) -> None:
+    """Values and gradients, also of a network whose first convolution does not take the pictures themselves."""
+    network = extractor(gym.spaces.Box(0, 255, (4, SIDE, SIDE), np.uint8))
+    weights = {name: tensor.detach().clone().requires_grad_() for name, tensor in network.named_parameters()}
+    seen = th.randint(0, 256, (3, 4, SIDE, SIDE), dtype=th.uint8)
+    expected, found = network(seen / 255), Evaluation(network)(weights, seen)
+    assert relative(found.detach(), expected.detach()) < EQUAL
+    mine = th.autograd.grad(found.square().sum(), list(weights.values()))
+    for one, other in zip(mine, th.autograd.grad(expected.square().sum(), list(network.parameters())), strict=True):
+        assert one.shape == other.shape and relative(one, other) < EQUAL
+
+
+def test_frames_wait_until_somebody_looks() -> None:
+    frames = DeviceFrames(200, (1, 2, 2), np.uint8, stacked=1, num_lanes=2, device=th.device("cpu"))
+    shown = np.arange(1, 41, dtype=np.uint8).reshape(20, 2, 1, 1, 1).repeat(2, -1).repeat(2, -2)
+    numbers = [frames.append(pair, np.ones(2, bool)) for pair in shown]
+    assert not frames._frames.any() and frames._count_waiting == 40
+    seen = frames.observations(np.concatenate(numbers)[:, None])
+    assert np.array_equal(seen[:, 0, 0, 0], np.arange(1, 41)) and frames._count_waiting == 0
+
+
 def make_sqirl(made: type[SQIRL], *, k: int = 1, net_arch: tuple[int, ...] = ()) -> SQIRL:
     return made(
         "CnnPolicy", spots(2), k=k, m=4, n_epochs=2, batch_size=16, buffer_size=300, gamma=0.9, seed=1, device="cpu",
@@ -257,6 +291,16 @@ def test_the_ring_of_frames_is_the_same_on_a_device() -> None:
     assert np.array_equal(again.state()["frames"], state["frames"])
 
 
+def test_games_are_started_ahead_but_not_for_another_call_of_learn() -> None:
+    starts, model = [], make_sqirl(SQIRLOnGPU)
+    reset = model.player.env.reset
+    model.player.env.reset = lambda: starts.append(0) or reset()
+    model.learn(100)
+    assert len(starts) == model.iteration + 2 > 4  # Stable-Baselines3 resets the envs once
+    model.learn(150, reset_num_timesteps=False)
+    assert len(starts) == model.iteration + 3
+
+
 def test_only_stacked_frames_are_taken() -> None:
     with pytest.raises(SqirlError, match="VecFrameStack"):
         unstacked(DummyVecEnv([Spots]))
@@ -298,16 +342,13 @@ def test_a_callback_stops_ppo() -> None:
 @needs_gpu
 def test_captured_steps_of_ppo() -> None:
     """A captured update in bfloat16 moves the weights as one in float32 on a CPU does, roughly."""
-    model = with_rollout(device="cuda")
-    plain = make_ppo(PPOOnGPU)
+    model, plain = with_rollout(device="cuda"), make_ppo(PPOOnGPU)
     plain._prepared()
     plain._weights.flat.copy_(model._weights.flat)
     for name, values in model.rollout_buffer.stored.items():
         plain.rollout_buffer.stored[name].copy_(values)
-    plain.rollout_buffer.values, plain.rollout_buffer.returns = (
-        model.rollout_buffer.values,
-        model.rollout_buffer.returns,
-    )
+    for name in ("values", "returns"):
+        setattr(plain.rollout_buffer, name, getattr(model.rollout_buffer, name))
     plain._graphs = None
     before = weights_of(plain)
     for each in (model, plain):
@@ -336,6 +377,24 @@ def test_captured_steps_of_sqirl(k: int) -> None:
 
 
 @needs_gpu
-def test_the_same_seed_is_the_same_run_on_a_gpu() -> None:
+def test_a_compiled_network() -> None:
+    """Its outputs and gradients are those of the network that is not compiled, up to rounding to bfloat16."""
+    network = ImpalaCNN(gym.spaces.Box(0, 255, (4, 84, 84), np.uint8))
+    weights = {name: t.detach().to("cuda", th.bfloat16).requires_grad_() for name, t in network.named_parameters()}
+    seen = th.randint(0, 256, (32, 4, 84, 84), dtype=th.uint8, device="cuda")
+    fused, plain = Evaluation(network), Evaluation(network)
+    fused.fuse(weights, tuple(seen.shape))
+    assert fused._fused is not None, "torch could not compile it"
+    outputs = [evaluate(weights, seen).float() for evaluate in (fused, plain)]
+    by = [th.autograd.grad(found.square().sum(), list(weights.values())) for found in outputs]
+    gradients = [th.cat([gradient.flatten().float() for gradient in each]) for each in by]
+    errors = relative(*(found.detach() for found in outputs)), relative(*gradients)
+    print("\ncompiled: a relative difference of {:.1e} in outputs, {:.1e} in gradients".format(*errors), end="")
+    assert errors[0] < 0.05 and errors[1] < 0.3
+
+
+@needs_gpu
+def test_the_same_seed_is_the_same_run_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixed_precision, "REPEATABLE", True)
     models = [make_ppo(PPOOnGPU, device="cuda").learn(200) for _ in range(2)]
     assert th.equal(weights_of(models[0]), weights_of(models[1]))

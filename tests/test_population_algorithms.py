@@ -23,7 +23,7 @@ from population_cases import (
 )
 from sqirl.algorithms.dqn import hyperparameters as dqn_numbers
 from sqirl.algorithms.population.batch import Learner
-from sqirl.algorithms.population.dqn import BLOCK_STEPS, DQNSettings, make_dqn
+from sqirl.algorithms.population.dqn import DQNSettings, make_dqn
 from sqirl.algorithms.population.layout import ATARI, Layout, orthogonal_weights, unpack
 from sqirl.algorithms.population.plain import observations
 from sqirl.algorithms.population.ppo import (
@@ -36,6 +36,7 @@ from sqirl.algorithms.population.ppo import (
 )
 from sqirl.algorithms.population.sqirl import Member, SQIRLPopulation, SQIRLSettings
 from sqirl.algorithms.population.table import device_table
+from sqirl.algorithms.population.trainer import EVALUATION_GRID
 from sqirl.algorithms.ppo import hyperparameters as ppo_numbers
 from sqirl.algorithms.sqirl import hyperparameters as sqirl_numbers
 from sqirl.errors import SqirlError
@@ -156,7 +157,7 @@ def test_dqn_plays_blocks_of_steps() -> None:
         dqn.play()
         dqn.learn()
         found += dqn.steps()
-    assert found == [1200, 2100, 3000] and BLOCK_STEPS == 1000 and not dqn.is_finished
+    assert found == [1200, 2100, 3000] and EVALUATION_GRID == 1000 and not dqn.is_finished
 
 
 def test_the_weights_of_ppo_start_as_in_stable_baselines3() -> None:

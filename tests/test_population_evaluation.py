@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch as th
-from tiny_tables import tiny_table
 
 from sqirl.algorithms.population.evaluation import Evaluator, Policies
 from sqirl.algorithms.population.table import DeviceTable
@@ -13,6 +12,7 @@ from sqirl.envs.description import describe
 from sqirl.evaluation.exact import Nodes, exact_return
 from sqirl.mdp.tabular import TabularMDP
 from sqirl.play.table import Table, load_table
+from tiny_tables import tiny_table
 
 
 def chosen(member: int, t: int, keys: np.ndarray, num_actions: int) -> np.ndarray:

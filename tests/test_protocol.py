@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import signal
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,16 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqirl.algorithms.registry import DQN, GORP, PPO, SQIRL, algorithms
+from sqirl.algorithms.registry import DQN, GORP, PPO, SQIRL, algorithm, algorithms
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.bounds import Instance, gorp_bound
+from sqirl.envs.catalogue import lookup
 from sqirl.envs.description import describe
 from sqirl.errors import SqirlError, WorkFailed
 from sqirl.experiments import calibration, theory
 from sqirl.experiments.calibration import Preview, preview
 from sqirl.experiments.protocol import check_k, planned_run
 from sqirl.experiments.scheduler import Scheduler, run_sweep
-from sqirl.experiments.search import Cost, Finding, search
+from sqirl.experiments.search import Cost, Finding, SearchContext, _smallest, search
 from sqirl.experiments.sweeps import Sweep, check_sweep, named_sweep, narrowed
 from sqirl.mdp.tabular import TabularMDP
 from sqirl.runs.config import RunConfig
@@ -139,7 +143,76 @@ def test_the_named_sweeps_make_sense() -> None:
     assert [config.chosen for config in first] == [{"k": 3, "m": 1}] * 5  # the paper's, which no values replace
 
 
+@contextmanager
+def within(seconds: int) -> Iterator[None]:
+    """Fail where the code would take longer, also in an endless loop."""
+
+    def fail(*_: object) -> None:
+        pytest.fail(f"not done within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_the_easiest_searches_come_first() -> None:
+    """By the steps of the paper's table; what the paper did not solve, or has not, comes last."""
+    tables = named_sweep("tables")
+    assert tables.easiest_first and tables.variant == "paper" and tables.algorithms == ("sqirl", "ppo", "dqn")
+    pairs = tables.cases()
+    steps = [lookup(env).paper_steps[name] or math.inf for env, name in pairs]
+    assert len(pairs) == 3 * len(tables.envs) == len(set(pairs)) and steps == sorted(steps) and steps[0] < steps[-1]
+    plain = replace(tables, easiest_first=False).cases()
+    assert plain == [(env, name) for env in tables.envs for name in tables.algorithms] and sorted(plain) == sorted(
+        pairs
+    )
+    elsewhere = Sweep("s", ("CartPole-v1", tables.envs[0]), ("sqirl",), easiest_first=True)
+    assert elsewhere.cases()[-1] == ("CartPole-v1", "sqirl")
+
+
+def test_a_variant_is_given_to_the_algorithms_that_have_it() -> None:
+    sweep = Sweep("s", (EMPTY,), ("sqirl", "dqn"), variant="table")
+    check_sweep(sweep)
+    assert sweep.variant_of(DQN) == "table" and sweep.variant_of(SQIRL) == "ours"
+    assert {config.variant for config in next(search(sweep, EMPTY, "dqn"))} == {"table"}
+    assert {config.variant for config in next(search(sweep, EMPTY, "sqirl"))} == {"ours"}
+    with pytest.raises(
+        SqirlError, match="variant = 'nonsense' is unknown to these algorithms; they have ours, paper, table"
+    ):
+        narrowed(sweep, variant="nonsense")
+    with pytest.raises(SqirlError, match="sqirl has no variant 'table'; it has ours, paper"):
+        planned_run("sqirl", EMPTY, variant="table")
+
+
 # The search ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env", "name", "k", "start", "first"),
+    [
+        ("BRIDGE/freeway_10_fs30-Sticky-v0", "sqirl", 1, 1, 64),  # T² m = 100 m, at most 10,000
+        ("BRIDGE/freeway_10_fs30-Sticky-v0", "sqirl", 1, 75, 75),  # 150 are too many
+        ("BRIDGE/freeway_10_fs30-Sticky-v0", "gorp", 1, 1, 32),  # three actions: 3 T² m
+        (EMPTY, "sqirl", 1, 1, 1),  # 10,000 m
+        ("CartPole-v1", "sqirl", 1, 1, 1),  # the length of its episodes is not known
+    ],
+)
+def test_the_search_starts_with_the_largest_m_that_surely_ends_before_the_first_evaluation(
+    env: str, name: str, k: int, start: int, first: int
+) -> None:
+    context = SearchContext(Sweep("s", (env,), (name,), seeds=1), describe(env), algorithm(name))
+    with within(10):
+        assert _smallest(context, {"k": k}, start) == first
+
+
+def test_a_budget_below_the_first_evaluation_does_not_double_m_for_ever() -> None:
+    sweep = Sweep("s", (EMPTY,), ("gorp",), seeds=1, timesteps=4000)  # as the sweep "smoke" has it
+    with within(10):
+        assert _smallest(SearchContext(sweep, describe(EMPTY), GORP), {"k": 1}, 4) == 4
 
 
 @given(threshold=st.integers(1, 400), smallest=st.sampled_from([1, 2, 5, 64]), seeds=st.integers(1, 3))
@@ -183,14 +256,21 @@ def test_of_several_k_the_cheapest_wins(thresholds: list[int], costs: list[int])
 
 
 def test_all_values_of_a_baseline_are_tried_once() -> None:
+    """Once a setting has solved in 30,000 steps, the next ones are given the 20,000 in which they could be better."""
     sweep = Sweep("s", (EMPTY,), ("dqn",), seeds=3, values={"epsilon_steps": (100, 200, 300)}, timesteps=50_000)
 
     def answer(config: RunConfig) -> RunRecord:
         solved = config.chosen["epsilon_steps"] == 200 and config.seed != 1
-        return RunRecord(config, (Point(30_000, 1.0 if solved else 0.2),), steps=50_000, optimal_return=1.0)
+        steps = min(30_000, config.timesteps)
+        return RunRecord(config, (Point(steps, 1.0 if solved else 0.2),), steps=config.timesteps, optimal_return=1.0)
 
     finding, asked = conduct(search(sweep, EMPTY, "dqn"), answer)
     assert len(asked) == 9 == finding.num_runs == len(set(asked)) and all(config.stop == "mean" for config in asked)
+    assert [(config.chosen["epsilon_steps"], config.seed, config.timesteps) for config in asked] == [
+        (value, seed, budget)
+        for value, budget in ((100, 50_000), (200, 50_000), (300, 20_000))
+        for seed in range(3)
+    ]  # fmt: skip
     assert finding.steps == 30_000 and {config.chosen["epsilon_steps"] for config in finding.best} == {200}
     assert str(finding) == f"{EMPTY} dqn: 30,000 steps with epsilon_steps=200 (9 runs)"
     assert finding.to_dict() == {
@@ -222,15 +302,16 @@ def test_the_cost_of_an_iteration() -> None:
 
 def test_the_preview_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        calibration, "_calibrate", lambda config, device: (50.0 if config.algorithm == "ppo" else 200.0, 3e9)
+        calibration, "_calibrate", lambda configs, *how: (50.0 if configs[0].algorithm == "ppo" else 200.0, 3e9)
     )
     sweep = Sweep(
-        "s", (EMPTY, "BRIDGE/alien_10_fs30-Sticky-v0"), ("sqirl", "ppo"), seeds=2, timesteps=7200, values={"m": (3,)}
+        "s", (EMPTY, "BRIDGE/alien_10_fs30-Sticky-v0"), ("sqirl", "ppo"), seeds=2, timesteps=20_000, values={"m": (3,)}
     )
     found = preview(sweep)
-    sqirl_steps = 2 * (7200 + 3 * 10**2)  # T² · m of the game of 10 steps is less than the budget
-    ppo_steps = 2 * 2 * 2 * 7200  # two rollouts
-    assert (found.searches, found.first_runs, found.most_steps) == (4, 2 + 2 + 4 + 4, sqirl_steps + ppo_steps)
+    sqirl_steps = 2 * (20_000 + 96 * 10**2)  # T² · m of the game of 10 steps is less than the budget
+    ppo_steps = 2 * 2 * 20_000  # of the first of two rollouts
+    assert (found.searches, found.finished, found.next_runs) == (4, 0, 2 + 2 + 2 + 2)
+    assert found.most_steps == sqirl_steps + ppo_steps and found.device == "cpu"
     assert found.hours == pytest.approx((sqirl_steps / 200 + ppo_steps / 50) / 3600) and found.memory_gb == 3.0
     assert found.live == ("BRIDGE/alien_10_fs30-Sticky-v0",) and found.speeds.keys() == {
         "sqirl on MiniGrid", "sqirl on Atari", "ppo on MiniGrid", "ppo on Atari"
@@ -238,10 +319,24 @@ def test_the_preview_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "1 environments have no table and are played live" in str(found) and "50 steps/s" in str(found)
     assert "no table" not in str(replace(found, live=())) and " …" in str(replace(found, live=tuple("abcd")))
     assert isinstance(found, Preview) and preview(replace(sweep, live=True)).live == sweep.envs
+    assert "core hours" in str(found) and "GPU hours" in str(replace(found, device="cuda"))
+
+
+def test_the_preview_leaves_out_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "_calibrate", lambda *how: pytest.fail("nothing is to be measured"))
+    sweep = Sweep("s", (EMPTY,), ("gorp", "dqn"), seeds=3, timesteps=50_000, values={"k": (1,), "epsilon_steps": (9,)})
+    asked = next(search(sweep, EMPTY, "dqn"))
+    known = [RunRecord(config, (Point(10_000, 0.1),), steps=50_000, optimal_return=1.0) for config in asked]
+    found = preview(sweep, known=known[:2], measure=False)
+    assert (found.searches, found.finished, found.next_runs) == (2, 0, 3 + 1) and found.hours is None
+    found = preview(sweep, known=known, measure=False)
+    assert (found.searches, found.finished, found.next_runs) == (2, 1, 3) and not found.speeds
+    assert "1 of 2 searches are answered by known runs; 1 searches go on with 3 runs" in str(found)
+    assert "hours" not in str(found)
 
 
 def test_a_sweep_stops_at_its_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Scheduler, "_start", lambda self, config: Future())  # a run that never ends
+    monkeypatch.setattr(Scheduler, "_start", lambda self, configs, *, enough: Future())  # a run that never ends
     told = []
     sweep = Sweep("s", (EMPTY,), ("gorp",), seeds=3, values={"k": (1,), "m": (2,)})
     with pytest.raises(WorkFailed, match="the time limit is reached; run the same command again to continue"):

@@ -305,7 +305,9 @@ def test_a_curve_becomes_a_record() -> None:
     curve.note_exact(1600, 0.996)  # within the tolerance of a printed number
     curve.add(2000, 0.9, 1.0)
     record = curve.record(2004, 1.23456, device="cpu", trainer="population", precision="bfloat16")
-    assert record.curve == (Point(1000, 0.2), Point(2000, 0.9, 1.0)) and record.steps == 2004 and record.seconds == 1.235
+    assert (
+        record.curve == (Point(1000, 0.2), Point(2000, 0.9, 1.0)) and record.steps == 2004 and record.seconds == 1.235
+    )
     assert (record.optimal_return, record.tolerance, record.random_return) == (1.0, 0.005, 0.1)
     assert record.optimal_at == 1600 == record.solved_exactly_at and record.solved_at is None
     assert (record.device, record.trainer, record.precision) == ("cpu", "population", "bfloat16")

@@ -104,10 +104,12 @@ def test_records_answer_for_other_budgets() -> None:
         known.answer(replace(config, options={"k": 1, "m": 5})) is None
         and known.answer(replace(config, seed=1)) is None
     )
-    known = KnownRuns([RunRecord(config, curve, steps=50_000), RunRecord(replace(config, algorithm="dqn"), curve)])
+    known = KnownRuns(
+        [RunRecord(config, curve, steps=50_000), RunRecord(replace(config, algorithm="dqn"), curve, steps=50_000)]
+    )
     assert known.answer(replace(config, timesteps=90_000)) is None  # it was cut short
     shorter = known.answer(replace(config, algorithm="dqn", timesteps=20_000))  # learning does not depend on the budget
-    assert shorter.curve == curve[:2] and shorter.steps == 0
+    assert shorter.curve == curve[:2] and shorter.steps == 20_000
     assert known.answer(replace(config, algorithm="dqn")).curve == curve
 
 
@@ -298,6 +300,20 @@ def test_shipped_runs_count_as_done(sqirl, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Scheduler, "_start", lambda self, configs, *, enough: pytest.fail(f"{configs} were run"))
     code, out, _ = sqirl("sweep", "easy", "--no-preview", "--shipped", "--algorithm", "ppo", "-o", str(tmp_path / "r"))
     assert code == 0 and out.count("steps with rollout=") >= 11 and out.count("\n") == 12
+
+
+def test_a_dry_run_says_what_is_left(sqirl, tmp_path: Path) -> None:
+    """Without a calibration it takes no time; runs that are known are left out."""
+    folder = str(tmp_path / "r")
+    code, out, err = sqirl("sweep", "easy", "--no-preview", "--dry-run", "--algorithm", "ppo", "-o", folder)
+    assert (
+        code == 0 and err == "" and out.startswith("12 searches go on with 12 runs of at most 6,000,000 steps in all")
+    )
+    assert "hours" not in out and not Path(folder).exists()
+    code, out, _ = sqirl("sweep", "easy", "--shipped", "--no-preview", "--dry-run", "--algorithm", "ppo", "-o", folder)
+    assert code == 0 and out.startswith("12 of 12 searches are answered by known runs; 0 searches go on with 0 runs")
+    code, out, err = sqirl("sweep", "easy", "--no-preview", "--dry-run", "--variant", "nonsense")
+    assert code == 2 and out == "" and err.count("\n") == 1 and "variant = 'nonsense'" in err
 
 
 def test_named_sweeps() -> None:

@@ -172,7 +172,9 @@ def test_the_hyperparameters_of_appendix_c(algorithm: str) -> None:
     options = {"ppo": {"rollout": 1280}, "dqn": {"epsilon_steps": 500_000}}
     env = training_env(EMPTY, num_envs=8)
     for suite, gamma in ((ATARI, 1.0), (PROCGEN, 1.0), (MINIGRID, 0.99)):
-        description = replace(describe(EMPTY), suite=replace(suite, network="mlp"))
+        # The printed numbers are DQN's variant "table"
+        variant = "table" if algorithm == "dqn" else "ours"
+        description = replace(describe(EMPTY, variant=variant), suite=replace(suite, network="mlp"))
         chosen = options.get(algorithm, {"k": 2, "m": 5})
         model = registered(algorithm).make_model(env, description, chosen, timesteps=5_000_000, seed=0, device="cpu")
         found = {name: getattr(model, name) for name in APPENDIX[algorithm]}
@@ -181,6 +183,28 @@ def test_the_hyperparameters_of_appendix_c(algorithm: str) -> None:
         assert found == APPENDIX[algorithm] and model.gamma == gamma
     if algorithm == "dqn":
         assert model.gradient_steps * 4 == env.num_envs * model.train_freq.frequency  # env steps per gradient step
+
+
+@pytest.mark.parametrize(
+    ("variant", "envs", "interval", "train_freq"), [("ours", 8, 1000, 1), ("paper", 1, 1000, 4), ("table", 8, 8000, 1)]
+)
+def test_the_variants_of_dqn(variant: str, envs: int, interval: int, train_freq: int, tmp_path: Path) -> None:
+    """In all of them there is one gradient step for four env steps."""
+    config = planned_run("dqn", EMPTY, timesteps=1000, variant=variant)
+    model = Run(config, RecordStore(tmp_path), "cpu", 60.0, None, None).model
+    assert config.variant == variant and model.env.num_envs == envs
+    assert (model.target_update_interval, model.train_freq.frequency) == (interval, train_freq)
+    assert model.gradient_steps * 4 == envs * train_freq
+
+
+def test_the_variants_of_sqirl_differ_as_the_authors_code_does(tmp_path: Path) -> None:
+    """The authors' code scales gradients down to a norm of 10, and its epochs have the steps that were played."""
+    found = {}
+    for variant in ("ours", "paper"):
+        config = planned_run("sqirl", EMPTY, timesteps=1000, variant=variant)
+        model = Run(config, RecordStore(tmp_path), "cpu", 60.0, None, None).model
+        found[variant] = getattr(model, "max_grad_norm", None), getattr(model, "counts_steps_played", False)
+    assert found == {"ours": (None, False), "paper": (10.0, True)}
 
 
 def test_dqn_learns_the_same_from_keys_as_from_pictures() -> None:
@@ -262,6 +286,8 @@ def test_the_command_trains_draws_and_remembers(sqirl, tmp_path: Path) -> None:
         (("sqirl", EMPTY, "--timesteps", "many"), "'many' is not a number of steps"),
         (("sqirl", "ChessNoFrameskip-v4"), "no Atari game"),
         (("a2c", EMPTY), "a2c"),
+        (("dqn", EMPTY, "--variant", "nonsense"), "dqn has no variant 'nonsense'; it has ours, paper, table"),
+        (("sqirl", EMPTY, "--variant", "table"), "sqirl has no variant 'table'; it has ours, paper"),
     ],
 )
 def test_wrong_calls(sqirl, arguments: tuple[str, ...], words: str, own_store: Path) -> None:

@@ -5,6 +5,7 @@ On another device the copy is in float32 and no CUDA graph is captured, so that 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,12 +14,18 @@ import numpy as np
 import torch as th
 from numpy.typing import NDArray
 from torch import nn
+from torch.func import functional_call
 from torch.optim.adam import adam
 
 from sqirl.algorithms.population.graph import captured
 
-#: Take only convolutions whose gradients do not depend on the order in which threads finish; else the fastest ones.
-REPEATABLE = True
+#: On a GPU: take only kernels whose results do not depend on time or on the order in which threads finish. Else the fastest
+#: ones are chosen by trying them out, and the same seed gives the same run only up to rounding, which then grows.
+REPEATABLE = False
+#: On a GPU: fuse the small kernels of a gradient step with `torch.compile`, unless `REPEATABLE`.
+COMPILED = True
+#: Convolutions in bfloat16 use tensor cores only if the number of their input planes is a multiple of this.
+PLANES = 8
 
 
 def compute_type(device: th.device) -> th.dtype:
@@ -29,6 +36,11 @@ def compute_type(device: th.device) -> th.dtype:
 def pictures(observations: th.Tensor, dtype: th.dtype) -> th.Tensor:
     """(n, C, H, W) bytes → numbers in [0, 1], channels last in memory."""
     return observations.to(dtype, memory_format=th.channels_last).div_(255)
+
+
+def padded(planes: th.Tensor) -> th.Tensor:
+    """(n, C, H, W) with zeros added, so that C is a multiple of `PLANES`."""
+    return nn.functional.pad(planes, (0, 0, 0, 0, 0, -planes.shape[1] % PLANES))
 
 
 def precise_linear(layer: Any, x: th.Tensor) -> th.Tensor:
@@ -54,6 +66,49 @@ def as_graph(step: Callable[[], object], device: th.device, *, kept: Sequence[th
         return step
     with chosen_convolutions():
         return captured(step, kept=kept, warm_up=3)
+
+
+class Evaluation:
+    """A network as a function of its weights, by name, and of (n, C, H, W) bytes.
+
+    If its first convolution takes the pictures themselves, zeros are added to their planes and to its weights.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        self._fused: tuple[tuple[int, ...], Callable[..., Any]] | None = None
+
+    def __call__(self, weights: dict[str, th.Tensor], observations: th.Tensor) -> Any:
+        shape = observations.shape
+        first = next(tensor for tensor in weights.values() if tensor.ndim == 4)
+        seen = pictures(padded(observations) if first.shape[1] == shape[1] else observations, first.dtype)
+        if self._fused is not None and shape == self._fused[0] and th.is_grad_enabled():
+            return self._fused[1](weights, seen)
+        return self._plain(weights, seen)
+
+    def _plain(self, weights: dict[str, th.Tensor], seen: th.Tensor) -> Any:
+        name, first = next((name, tensor) for name, tensor in weights.items() if tensor.ndim == 4)
+        if first.shape[1] < seen.shape[1]:
+            weights = {**weights, name: padded(first)}
+        return functional_call(self.network, weights, (seen,))
+
+    def fuse(self, weights: dict[str, th.Tensor], shape: tuple[int, ...]) -> None:
+        """Compile the network and its gradient for (n, C, H, W) bytes of this shape; where that fails, nothing changes."""
+        device = next(iter(weights.values())).device
+        if not COMPILED or REPEATABLE or device.type != "cuda" or (self._fused is not None and self._fused[0] == shape):
+            return
+        try:
+            # Without the option it would choose channels first for so few channels
+            fused = th.compile(self._plain, dynamic=False, fullgraph=True, options={"force_layout_optimization": True})
+            self._fused = shape, fused
+            # Every model of a process is one more version of the same function
+            with th.enable_grad(), chosen_convolutions(), th._dynamo.config.patch(recompile_limit=1000):
+                found = self(weights, th.zeros(shape, dtype=th.uint8, device=device))
+                outputs = found if isinstance(found, tuple) else (found,)
+                th.autograd.grad([output.sum() for output in outputs], list(weights.values()))
+        except Exception as error:  # there is no Triton or no C compiler, or torch cannot compile it
+            self._fused = None
+            warnings.warn(f"gradient steps are not compiled: {str(error)[:300]}", stacklevel=2)
 
 
 class FlatWeights:
@@ -173,7 +228,7 @@ class GreedyActions:
 
     Captured for numbers of pictures that are powers of two; other numbers are filled up.
 
-    :param scores: (weights, pictures) → (n, A)
+    :param scores: (weights, (n, C, H, W) bytes) → (n, A)
     """
 
     def __init__(
@@ -203,7 +258,7 @@ class GreedyActions:
 
             @th.no_grad()
             def run() -> None:
-                best.copy_(self._scores(self._copy.tensors, pictures(seen, compute_type(self._device))).argmax(-1))
+                best.copy_(self._scores(self._copy.tensors, seen).argmax(-1))
 
             self._made[size] = seen, best, as_graph(run, self._device)
         return self._made[size]

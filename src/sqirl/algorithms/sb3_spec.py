@@ -17,7 +17,9 @@ class StableBaselinesSpec(AlgorithmSpec):
     """A baseline: its policy is `model.predict`, its checkpoint is policy, optimizer, counters and generators."""
 
     is_baseline: ClassVar[bool] = True
-    depends_on_budget: ClassVar[bool] = False  # learning rates are constant, and ε decays over a number of steps of its own
+    depends_on_budget: ClassVar[bool] = (
+        False  # learning rates are constant, and ε decays over a number of steps of its own
+    )
 
     def table_policy(self, model: BaseAlgorithm, table: Table) -> TablePolicy:
         from sqirl.algorithms.sb3 import predicting_policy

@@ -32,7 +32,7 @@ NUM_ENVS = 8
 #: Fields of run configs and of sweeps, which no option may be called.
 RESERVED_NAMES = frozenset({
     "algorithm", "env_id", "seed", "timesteps", "options", "live", "eval_every", "eval_episodes", "stop", "variant",
-    "name", "envs", "algorithms", "seeds", "baseline_seeds", "search", "values",
+    "name", "envs", "algorithms", "seeds", "baseline_seeds", "search", "values", "easiest_first",
 })  # fmt: skip
 
 

@@ -60,13 +60,14 @@ def command(
 
     torch.set_num_threads(threads)
     store, records = RecordStore(out or default_folder()), []
+    stdout = sys.stdout  # while the displays are on, what an env prints goes to stderr
     with counting_display(f"{env} screens") as drawing, training_display(f"{algorithm} on {env}") as progress:
         for record in perform_all(
             configs, store, device=device, members=members, checkpoint_seconds=checkpoint_every, progress=progress,
             drawing=drawing,
         ):  # fmt: skip
             records.append(record)
-            print(json.dumps(record.to_dict()) if as_json else record.summary)
+            print(json.dumps(record.to_dict()) if as_json else record.summary, file=stdout, flush=True)
     picture = save_curves(records, store.folder)
     where = "its table (--live plays the game)" if records[0].played_from == "table" else "the live game"
     print(f"sqirl: played from {where}; records and {picture.name} are in {store.folder}", file=sys.stderr)

@@ -149,7 +149,8 @@ class Scheduler:
 
     def _start(self, configs: list[RunConfig], *, enough: int) -> Any:
         folder = str(self.store.folder.absolute())
-        return self.pool.submit(perform_tasks, [task_of(config) for config in configs], folder, self.device, enough)
+        tasks, sharing = [task_of(config) for config in configs], self.pool.jobs
+        return self.pool.submit(perform_tasks, tasks, folder, self.device, enough, sharing)
 
     def _collect(self) -> None:
         """Wait until a run ends, at most for a short while."""

@@ -154,14 +154,16 @@ def _search_smallest(context: SearchContext) -> Search:
 def _smallest(context: SearchContext, setting: dict[str, int], value: int) -> int:
     """The first value of the searched option: doubled as long as the whole run surely ends before the first evaluation.
 
-    The sample complexity of these values is that of the first evaluation or none, so that smaller ones cannot be better.
+    The sample complexity of these values is that of the first evaluation or none, so that smaller ones cannot be better. With a
+    budget below the first evaluation, the run must end within its budget.
     """
     option = context.spec.searched_option
     assert option is not None
     first = context.config({**setting, option: value})
     if not context.env.is_bridge:
         return value
-    while context.spec.max_steps({**setting, option: 2 * value}, context.env, first.timesteps) <= first.eval_every:
+    most = min(first.eval_every, first.timesteps)
+    while context.spec.max_steps({**setting, option: 2 * value}, context.env, most + 1) <= most:
         value *= 2
     return value
 

@@ -104,7 +104,9 @@ def named_sweep(name: str) -> Sweep:
         presets = {spec: spec.presets(describe(games[0])) for spec in (PPO, DQN)}
         values = {option: (value,) for chosen in presets.values() for option, value in chosen.items()}
         return Sweep("atari-long", games, timesteps=10_000_000, search=False, values=values)
-    raise SqirlError(f"no sweep named '{name}'; there are smoke, easy, tables, bridge, atari-long, or give a .toml file")
+    raise SqirlError(
+        f"no sweep named '{name}'; there are smoke, easy, tables, bridge, atari-long, or give a .toml file"
+    )
 
 
 def _paper_steps(env: str, algorithm_name: str) -> float:
@@ -167,7 +169,8 @@ def check_sweep(sweep: Sweep) -> None:
         if not isinstance(names, tuple) or not names or not all(isinstance(value, str) for value in names):
             raise SqirlError(f"{name} = {names!r} is not a list of names")
     if not any(sweep.variant in algorithm(name).variants for name in sweep.algorithms):
-        raise SqirlError(f"variant = {sweep.variant!r} is not one of these algorithms'; they have ours and paper")
+        known = sorted({variant for name in sweep.algorithms for variant in algorithm(name).variants})
+        raise SqirlError(f"variant = {sweep.variant!r} is unknown to these algorithms; they have {', '.join(known)}")
     if not isinstance(sweep.name, str):
         raise SqirlError(f"name = {sweep.name!r} is not a text")
     specs = [algorithm(name) for name in sweep.algorithms]

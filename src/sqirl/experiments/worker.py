@@ -21,12 +21,13 @@ def task_of(config: RunConfig) -> dict[str, Any]:
 
 
 def perform_tasks(
-    tasks: list[dict[str, Any]], folder: str, device: str = "cpu", enough: int | None = None
+    tasks: list[dict[str, Any]], folder: str, device: str = "cpu", enough: int | None = None, sharing: int = 1
 ) -> list[dict[str, Any]]:
     """The records of runs, as plain values: stored, waited for, or made now. A run that fails is a record with its error.
 
     :param tasks: one run, or several that differ in their seeds alone and are trained as a population
     :param enough: see `perform_together`
+    :param sharing: workers that use the device at the same time
     """
     import torch
 
@@ -37,7 +38,9 @@ def perform_tasks(
         _know_algorithm(task)
     configs, store = [RunConfig.from_dict(task["config"]) for task in tasks], RecordStore(Path(folder))
     try:
-        return [record.to_dict() for record in perform_all(configs, store, device=device, enough=enough)]
+        return [
+            record.to_dict() for record in perform_all(configs, store, device=device, enough=enough, sharing=sharing)
+        ]
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise

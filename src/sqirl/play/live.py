@@ -47,6 +47,9 @@ class FrameMemory:
     def _write(self, places: NDArray[np.integer], frames: NDArray[Any]) -> None:
         self._frames[places] = frames
 
+    def tidy(self) -> None:
+        """Called while the envs are busy with a step."""
+
     def places(self, numbers: NDArray[np.integer]) -> NDArray[np.integer]:
         """Where frames lie."""
         kept = np.where(numbers > 0, 1 + (numbers - 1) % self.capacity, 0)
@@ -103,17 +106,35 @@ class LivePlayer:
         self.keys = np.zeros((self.num_lanes, self.key_length), np.int32)
         self.num_actions = int(env.action_space.n)
         self._first_action = int(getattr(env.action_space, "start", 0))
+        self._ahead: tuple[int, Any] | None = None  # a seed, and what is observed after a reset with it
 
     def start(self, episodes: int, seed: Seed) -> None:
         number = seed.generate_state(1)[0] if isinstance(seed, np.random.SeedSequence) else seed.integers(2**31)
-        self.env.seed(int(number) % 2**31)
+        if self._ahead is None or self._ahead[0] != number:
+            self._reset(int(number))
+        assert self._ahead is not None
+        (_, observations), self._ahead = self._ahead, None
         everywhere = np.ones(self.num_lanes, bool)
-        self._observe(self.env.reset(), everywhere, everywhere)
+        self._observe(observations, everywhere, everywhere)
+
+    def start_ahead(self, seed: np.random.SeedSequence) -> None:
+        """What `start` with this seed does to the envs, before it is called; nobody else may use them in between."""
+        self._reset(int(seed.generate_state(1)[0]))
+
+    def forget_start(self) -> None:
+        """Someone may have used the envs since `start_ahead`."""
+        self._ahead = None
+
+    def _reset(self, number: int) -> None:
+        self.env.seed(number % 2**31)
+        self._ahead = number, self.env.reset()
 
     def step(
         self, actions: NDArray[np.integer], keep: Keep
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], list[dict[str, Any]]]:
-        observations, rewards, ends, infos = self.env.step(actions + self._first_action)
+        self.env.step_async(actions + self._first_action)
+        self.memory.tidy()
+        observations, rewards, ends, infos = self.env.step_wait()
         self._observe(observations, ends, keep(ends))
         return rewards, ends, infos
 
@@ -158,7 +179,15 @@ class SingleEnv:
     def step(
         self, actions: NDArray[np.integer]
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], list[dict[str, Any]]]:
-        observation, reward, terminated, truncated, _ = self.env.step(int(actions[0]))
+        self.step_async(actions)
+        return self.step_wait()
+
+    def step_async(self, actions: NDArray[np.integer]) -> None:
+        """The action of the next `step_wait`."""
+        self._action = int(actions[0])
+
+    def step_wait(self) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], list[dict[str, Any]]]:
+        observation, reward, terminated, truncated, _ = self.env.step(self._action)
         paid = float(reward)
         if not math.isfinite(paid):
             raise SqirlError(f"the env returned the reward {paid}; rewards must be finite")

@@ -70,4 +70,7 @@ def _cut(record: RunRecord, config: RunConfig) -> RunRecord:
     if record.steps <= config.timesteps:
         return replace(record, config=config)
     curve = tuple(point for place, point in enumerate(record.curve) if record.due(place) <= config.timesteps)
-    return replace(record, config=config, curve=curve, steps=config.timesteps)
+    seen = record.optimal_at is not None and record.optimal_at <= config.timesteps
+    return replace(
+        record, config=config, curve=curve, steps=config.timesteps, optimal_at=record.optimal_at if seen else None
+    )

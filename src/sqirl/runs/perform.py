@@ -19,15 +19,17 @@ def perform_all(
     device: str = "auto",
     members: int | None = None,
     enough: int | None = None,
+    sharing: int = 1,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: Callable[[RunProgress], None] | None = None,
     drawing: CountProgress | None = None,
 ) -> Iterator[RunRecord]:
-    """The records of runs that differ in their seeds alone, in their order, each as soon as it is there.
+    """The records of runs that differ in their seeds alone, in their order. A population's come when it is over.
 
     :param device: "auto", "cpu" or "cuda"
     :param members: runs that are trained together at most; all of them if None
     :param enough: when so many runs of a population are solved, the others end: see `perform_together`
+    :param sharing: processes that use the GPU at the same time
     :param drawing: called while screens are drawn before a run
     """
     device = check_device(device)
@@ -44,8 +46,8 @@ def perform_all(
     size = members or len(configs)
     for first in range(0, len(configs), size):
         yield from perform_together(
-            configs[first : first + size], store, device=device, enough=enough, checkpoint_seconds=checkpoint_seconds,
-            progress=progress,
+            configs[first : first + size], store, device=device, enough=enough, sharing=sharing,
+            checkpoint_seconds=checkpoint_seconds, progress=progress,
         )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ import torch as th
 from sqirl.algorithms.population.devices import has_triton
 from sqirl.algorithms.population.evaluation import Evaluator
 from sqirl.algorithms.population.table import DeviceTable, device_table
-from sqirl.algorithms.population.trainer import Trainer, selected, stored
+from sqirl.algorithms.population.trainer import EVALUATION_GRID, Trainer, selected, stored
 from sqirl.envs.description import describe
 from sqirl.errors import SqirlError
 from sqirl.play.table import load_table
@@ -43,7 +43,8 @@ NETWORKS = frozenset({"nature", "minigrid", "minigrid-paper"})
 def can_be_together(config: RunConfig) -> bool:
     """Can runs like this one be trained as a population? Their table must be stored."""
     env = describe(config.env_id, variant=config.variant)
-    return config.spec.has_population and not config.live and env.network in NETWORKS and _has_simple_table(env.name)
+    known = config.spec.has_population and env.network in NETWORKS and not config.eval_every % EVALUATION_GRID
+    return known and not config.live and _has_simple_table(env.name)
 
 
 def perform_together(
@@ -53,6 +54,7 @@ def perform_together(
     device: str = "auto",
     precision: str | None = None,
     enough: int | None = None,
+    sharing: int = 1,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> list[RunRecord]:
@@ -63,6 +65,7 @@ def perform_together(
     :param configs: runs that differ in nothing but their seeds
     :param precision: "float32" or "bfloat16"; if None, bfloat16 where Triton trains the networks
     :param enough: when so many of the runs are solved, the others end, and their records have the budget until then
+    :param sharing: processes that use the device at the same time; a record's seconds are its share of the device's time
     """
     place = th.device(check_device(device))
     check_seeds_only(configs)
@@ -72,7 +75,7 @@ def perform_together(
         found = {config: record for config in configs if (record := store.get(config)) and record.error is None}
         waiting = [config for config in configs if config not in found]
         name = blake2b("".join(sorted(config.digest for config in configs)).encode(), digest_size=8).hexdigest()
-        how = _How(place, precision or default_precision(place), enough, checkpoint_seconds, progress)
+        how = _How(place, precision or default_precision(place), enough, sharing, checkpoint_seconds, progress)
         if waiting:
             found |= _perform(waiting, list(found.values()), store, name, how)
     return [found[config] for config in configs]
@@ -85,6 +88,7 @@ class _How:
     place: th.device
     precision: str
     enough: int | None
+    sharing: int
     checkpoint_seconds: float
     progress: Callable[[RunProgress], None] | None
 
@@ -102,7 +106,9 @@ def _perform(
         free_memory(how.place)
     half = len(configs) // 2
     found = _perform(configs[:half], done, store, f"{name}a", how)
-    return found | _perform(configs[half:], [*done, *found.values()], store, f"{name}b", how)
+    found |= _perform(configs[half:], [*done, *found.values()], store, f"{name}b", how)
+    (store.folder / f"{name}.checkpoint").unlink(missing_ok=True)
+    return found
 
 
 def free_memory(place: th.device) -> None:
@@ -176,7 +182,7 @@ class _Member:
     curve: Curve
     place: int  # in the trainer
     steps: int = 0
-    seconds: float = 0.0  # its share of the time of the population
+    seconds: float = 0.0  # its share of the time of the device
     record: RunRecord | None = None
 
     @property
@@ -300,7 +306,7 @@ class PopulationRun:
         """Write the records of runs that are over. When half of the population has left, the others go on in a smaller one."""
         now = time.monotonic()
         for member in self.running:
-            member.seconds += (now - self._clock) / len(self.running)
+            member.seconds += (now - self._clock) / len(self.running) / self.how.sharing
         self._clock = now
         for member in self.running:
             if member.curve.solved or is_over(member):
@@ -323,8 +329,11 @@ class PopulationRun:
 
     def _finish(self, member: _Member, config: RunConfig) -> None:
         """Write the record of a run, under the config that it is the result of."""
-        member.curve.points = [point for point in member.curve.points if point.steps <= config.timesteps]
-        record = member.curve.record(
+        curve = member.curve
+        curve.points = [point for point in curve.points if point.steps <= config.timesteps]
+        if curve.optimal_at is not None and curve.optimal_at > config.timesteps:
+            curve.optimal_at = None
+        record = curve.record(
             min(member.steps, config.timesteps), member.seconds, played_from="table", device=self.how.place.type,
             trainer="population", precision=self.trainer.precision, versions=versions_of(),
         )  # fmt: skip
@@ -347,7 +356,8 @@ class PopulationRun:
         rows = [
             (m.config.to_dict(), m.place, m.curve.points, m.curve.optimal_at, m.seconds, m.steps) for m in self.running
         ]
-        state = {"rows": rows, "members": stored(members), "shared": shared}
+        ended = [(m.config.to_dict(), m.record.to_dict()) for m in self.members if m.record is not None]
+        state = {"rows": rows, "ended": ended, "rounds": self.rounds, "members": stored(members), "shared": shared}
         write_atomically(self.checkpoint_path, lambda file: th.save(state, file, pickle_protocol=PICKLE_PROTOCOL))
 
     def _resume(self) -> None:
@@ -355,10 +365,17 @@ class PopulationRun:
         if not self.checkpoint_path.is_file():
             return
         state = th.load(self.checkpoint_path, map_location="cpu", weights_only=False)
+        ended = {RunConfig.from_dict(config): RunRecord.from_dict(record) for config, record in state["ended"]}
+        for member in self.running:  # runs that ended with a smaller budget have no record under their config
+            member.record = ended.get(member.config)
+        self.running = [member for member in self.members if member.record is None]
+        if len(self.running) < len(self.members) and self.running:
+            self._make()
+        self.solved_at += [m.record.complexity for m in self.members if m.record and m.record.complexity is not None]
         kept = {RunConfig.from_dict(row[0]): row[1:] for row in state["rows"]}
         if not all(member.config in kept for member in self.running):
             return  # a checkpoint of other runs: start from the first step
-        places = []
+        places, self.rounds = [], state["rounds"]
         for member in self.running:
             place, member.curve.points, member.curve.optimal_at, member.seconds, member.steps = kept[member.config]
             places.append(place)

@@ -110,10 +110,3 @@ class Learner:
         return [
             self.flat, self.first, self.second, self.averages, self.losses, self.steps, self.average_steps,
         ]  # fmt: skip
-
-    def reset(self, member: int, flat: th.Tensor, *, rate: float, k: int) -> None:
-        """Give the place of a member to another run, with the weights (n,)."""
-        for tensor in self.tensors():
-            tensor[member] = 0
-        self.flat[member] = flat
-        self.running[member], self.rates[member], self.k[member] = 1, rate, k

@@ -18,10 +18,14 @@ from sqirl.algorithms.population.layout import initial_weights
 from sqirl.algorithms.population.networks import Networks, layout_of, make_networks
 from sqirl.algorithms.population.replay import DeviceReplay
 from sqirl.algorithms.population.table import DeviceTable
-from sqirl.algorithms.population.trainer import MemberState, copy_tensors, named_tensors, precision_of, tensors_of
-
-#: Env steps of a member after which `play` returns, at the next whole round.
-BLOCK_STEPS = 1000
+from sqirl.algorithms.population.trainer import (
+    EVALUATION_GRID,
+    MemberState,
+    copy_tensors,
+    named_tensors,
+    precision_of,
+    tensors_of,
+)
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,8 @@ class DQNPopulation:
         self.networks.load(self.learner.flat)
 
     def play(self) -> None:
-        """Rounds until the members have made another `BLOCK_STEPS` steps."""
-        end = (self.calls * self.lanes.num // BLOCK_STEPS + 1) * BLOCK_STEPS
+        """Rounds until an evaluation may be due."""
+        end = (self.calls * self.lanes.num // EVALUATION_GRID + 1) * EVALUATION_GRID
         while self.calls * self.lanes.num < end:
             self.round()
 

@@ -227,18 +227,24 @@ class PPOPopulation:
         networks = self.networks.acting(rows)
         return Policies(lambda t: None, lambda keys: networks.outputs(keys)[..., :-1].argmax(dim=-1).int())
 
+    def _rollout(self) -> list[th.Tensor]:
+        """What `play` leaves for `learn`."""
+        return [self.keys, self.actions, self.log, self.values, self.rewards, self.ends, self.cut, self.after]
+
     def state(self) -> tuple[MemberState, dict[str, int]]:
         members = {
             **named_tensors("learner", self.learner.tensors()),
             **named_tensors("lanes", self.lanes.tensors()),
+            **named_tensors("rollout", [part.transpose(0, 1) for part in self._rollout()]),
         }
-        return members, {"rollouts": self.rollouts}
+        return members, {"rollouts": self.rollouts, "shuffles": int(self.shuffles)}
 
     def restore(self, members: MemberState, shared: dict[str, int]) -> None:
         copy_tensors(members, "learner", self.learner.tensors())
         copy_tensors(members, "lanes", self.lanes.tensors())
+        copy_tensors(members, "rollout", [part.transpose(0, 1) for part in self._rollout()])
         self.rollouts = shared["rollouts"]
-        self.shuffles.fill_(self.rollouts * self.settings.hyperparameters.n_epochs)
+        self.shuffles.fill_(shared["shuffles"])
         self.networks.load(self.learner.flat)
 
 

@@ -10,6 +10,8 @@ from sqirl.algorithms.population.evaluation import Policies
 from sqirl.algorithms.population.networks import Networks
 from sqirl.algorithms.population.table import DeviceTable
 
+#: Evaluations are due at multiples of this many steps: `Trainer.play` of DQN returns there.
+EVALUATION_GRID = 1000
 #: Tensors whose first axis is the member; a list holds one tensor for each timestep.
 MemberState = dict[str, "th.Tensor | list[th.Tensor]"]
 

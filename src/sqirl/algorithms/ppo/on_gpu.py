@@ -17,16 +17,15 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.utils import explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
-from torch.func import functional_call
 
 from sqirl.algorithms.mixed_precision import (
+    Evaluation,
     FlatAdam,
     FlatWeights,
     GreedyActions,
     WorkingCopy,
     as_graph,
     compute_type,
-    pictures,
     precise_linear,
 )
 from sqirl.algorithms.ppo.rollout import DeviceRollout, Minibatch
@@ -38,24 +37,26 @@ LOGGED = ("policy_gradient_loss", "value_loss", "entropy_loss", "clip_fraction",
 
 
 class ActorCritic(nn.Module):
-    """A policy of Stable-Baselines3 as a function: pictures in [0, 1] → logits (n, A) and values (n,), in float32."""
+    """A policy of Stable-Baselines3 as a function: pictures in [0, 1] → logits (n, A) and values (n,), in float32.
+
+    The policy itself names its features three times, and `functional_call` would leave the given weights in it.
+    """
 
     def __init__(self, policy: ActorCriticPolicy) -> None:
         super().__init__()
         if not policy.share_features_extractor:
             raise SqirlError("on a GPU the policy and the values of PPO share their features")
-        self.policy = policy
+        self.features_extractor, self.mlp_extractor = policy.features_extractor, policy.mlp_extractor
+        self.action_net, self.value_net = policy.action_net, policy.value_net
 
     @property
     def precise(self) -> list[str]:
         """The names of the weights that stay in float32."""
-        heads = ("policy.action_net.", "policy.value_net.")
-        return [name for name, _ in self.named_parameters() if name.startswith(heads)]
+        return [name for name, _ in self.named_parameters() if name.startswith(("action_net.", "value_net."))]
 
     def forward(self, observations: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        policy = self.policy
-        for_policy, for_values = policy.mlp_extractor(policy.features_extractor(observations))
-        return precise_linear(policy.action_net, for_policy), precise_linear(policy.value_net, for_values)[:, 0]
+        for_policy, for_values = self.mlp_extractor(self.features_extractor(observations))
+        return precise_linear(self.action_net, for_policy), precise_linear(self.value_net, for_values)[:, 0]
 
 
 @dataclass(eq=False)
@@ -71,7 +72,8 @@ class PPOOnGPU(PPO):
     """Stable-Baselines3's PPO with the same losses, minibatches and checkpoints.
 
     The differences: (1) networks compute in bfloat16, their last layers in float32; (2) actions are drawn by the device, so
-    the same seed gives other actions than Stable-Baselines3; (3) `target_kl` and `clip_range_vf` are refused.
+    the same seed gives other actions than Stable-Baselines3; (3) `target_kl` and `clip_range_vf` are refused; (4) on a GPU the
+    same seed gives the same run only up to rounding, unless `mixed_precision.REPEATABLE` is set, which is slower.
     `seconds` says how long emulation, acting and learning took.
     """
 
@@ -85,9 +87,9 @@ class PPOOnGPU(PPO):
         if self.target_kl is not None or self.clip_range_vf is not None:
             raise SqirlError("PPO on a GPU has neither target_kl nor clip_range_vf")
         device, envs = self.device, self.n_envs
-        self._network = ActorCritic(self.policy)
-        parameters = dict(self._network.named_parameters())
-        self._weights = FlatWeights(parameters, precise=self._network.precise, stacked=False)
+        network = ActorCritic(self.policy)
+        self._evaluate = Evaluation(network)
+        self._weights = FlatWeights(dict(network.named_parameters()), precise=network.precise, stacked=False)
         self._copy = WorkingCopy(self._weights, compute_type(device))
         self._graphs: Graphs | None = None
         channels, height, width = self.observation_space.shape or (0, 0, 0)
@@ -112,12 +114,9 @@ class PPOOnGPU(PPO):
         """Minibatches of full size in an epoch."""
         return self.n_steps * self.n_envs // self.batch_size
 
-    def _evaluate(self, weights: dict[str, th.Tensor], observations: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        found: tuple[th.Tensor, th.Tensor] = functional_call(self._network, weights, (observations,))
-        return found
-
     def _logits_and_values(self, observations: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        return self._evaluate(self._copy.tensors, pictures(observations, compute_type(self.device)))
+        found: tuple[th.Tensor, th.Tensor] = self._evaluate(self._copy.tensors, observations)
+        return found
 
     # Acting -----------------------------------------------------------------------------------------------------------
 
@@ -263,6 +262,8 @@ class PPOOnGPU(PPO):
         if self._graphs is None:
             adam = FlatAdam(self._weights, self.policy.optimizer)
             self._copy.load(self._weights.flat)
+            if self._num_full:
+                self._evaluate.fuse(self._copy.tensors, (self.batch_size, *self._stack.shape[1:]))
 
             def descend() -> None:
                 logged = self._descend(adam, self._rows.index_select(0, self._at)[0])
@@ -278,6 +279,6 @@ class PPOOnGPU(PPO):
         return self._graphs
 
     def _excluded_save_params(self) -> list[str]:
-        own = ("network", "weights", "copy", "graphs", "greedy", "stack", "frame", "going_on", "told", "chosen", "clip",
+        own = ("evaluate", "weights", "copy", "graphs", "greedy", "stack", "frame", "going_on", "told", "chosen", "clip",
                "order", "rows", "at", "log")  # fmt: skip
         return [*super()._excluded_save_params(), *(f"_{name}" for name in own)]

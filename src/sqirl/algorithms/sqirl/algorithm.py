@@ -22,7 +22,7 @@ from sqirl.algorithms.sqirl.policy import SQIRLCnnPolicy, SQIRLPolicy
 from sqirl.algorithms.sqirl.replay import Replay, distinct_observations
 from sqirl.errors import SqirlError
 from sqirl.mdp.arrays import distinct_rows
-from sqirl.play.episodes import Act, Transitions
+from sqirl.play.episodes import Act, Episodes, Transitions
 from sqirl.play.live import LivePlayer
 
 _TRAINING, _EXPLORING = 0, 1  # purposes of random generators
@@ -53,6 +53,8 @@ class SQIRL(IteratedAlgorithm):
     :param batch_size: transitions in a minibatch
     :param n_epochs: epochs of every iteration; one epoch has m·T samples from the buffer
     :param loss_smoothing: how slowly the average of each loss forgets (0.99: about 100 gradient steps)
+    :param max_grad_norm: gradients of a larger norm are scaled down to it; None for no limit
+    :param counts_steps_played: an epoch has as many samples as steps were played, not m·T
     :param horizon: timesteps of an episode; the env's own if None; without one, learning lasts as long as its budget
     :param live: play the game of an id even where its table is stored
     :param policy_kwargs: arguments of the policy, such as `net_arch` or `features_extractor_class`
@@ -80,6 +82,8 @@ class SQIRL(IteratedAlgorithm):
         batch_size: int = PAPER.batch_size,
         n_epochs: int = PAPER.n_epochs,
         loss_smoothing: float = PAPER.loss_smoothing,
+        max_grad_norm: float | None = PAPER.max_grad_norm,
+        counts_steps_played: bool = PAPER.counts_steps_played,
         horizon: int | None = None,
         live: bool = False,
         policy_kwargs: dict[str, Any] | None = None,
@@ -95,6 +99,7 @@ class SQIRL(IteratedAlgorithm):
                 raise SqirlError(f"{name} = {value} is below 1")
         self.buffer_size, self.batch_size = buffer_size, batch_size
         self.n_epochs, self.loss_smoothing = n_epochs, loss_smoothing
+        self.max_grad_norm, self.counts_steps_played = max_grad_norm, counts_steps_played
         super().__init__(
             policy,
             env,
@@ -120,9 +125,15 @@ class SQIRL(IteratedAlgorithm):
         self.replay.extend(episodes.since(self.iteration, self.gamma))
         if isinstance(self.player, LivePlayer):
             self.replay.forget_until(self.player.memory.holds)
-        self.train(self.m * self.horizon if self.horizon is not None else episodes.num_steps)
+        self.train(self._samples_of(episodes))
         self.policy.freeze()
         return True
+
+    def _samples_of(self, episodes: Episodes) -> int:
+        """The samples of an epoch after these episodes."""
+        if self.counts_steps_played or self.horizon is None:
+            return episodes.num_steps
+        return self.m * self.horizon
 
     def train(self, samples: int) -> None:
         """n epochs over so many samples (m·T) from the buffer, in minibatches."""
@@ -146,7 +157,9 @@ class SQIRL(IteratedAlgorithm):
         total = th.zeros(self.k, device=self.device)
         for _ in range(steps):
             batch = self._batch(self.replay.sample(self.batch_size, rng))
-            losses = gradient_step(self.policy.networks, self.policy.optimizer, self.averages, batch, self.gamma)
+            losses = gradient_step(
+                self.policy.networks, self.policy.optimizer, self.averages, batch, self.gamma, self.max_grad_norm
+            )
             total += losses[0]  # not fetched here: that would wait for the GPU
         return total
 

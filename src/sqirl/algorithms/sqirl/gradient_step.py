@@ -73,15 +73,20 @@ def losses(batch: Batch, population: Population, gamma: float) -> th.Tensor:
 
 
 def gradient_step(
-    population: Population, optimizer: th.optim.Optimizer, averages: LossAverages, batch: Batch, gamma: float
-) -> th.Tensor:
+    population: Population, optimizer: th.optim.Optimizer, averages: LossAverages, batch: Batch, gamma: float,
+    max_grad_norm: float | None = None,
+) -> th.Tensor:  # fmt: skip
     """One step on the mean over j of each loss divided by its average; returns the (P, k) losses.
 
-    Members do not touch each other's weights, so the gradient of the sum is every member's own.
+    Members do not touch each other's weights, so the gradient of the sum is every member's own. `max_grad_norm` limits the
+    norm of the gradient of a population of one.
     """
     found = losses(batch, population, gamma)
     weighted = found / averages.update(found).clamp(min=LEAST_LOSS)
     optimizer.zero_grad(set_to_none=True)
     th.autograd.backward(weighted.mean(dim=1).sum())
+    if max_grad_norm is not None:
+        assert population.size == 1
+        th.nn.utils.clip_grad_norm_(population.parameters(), max_grad_norm)
     optimizer.step()
     return found.detach()

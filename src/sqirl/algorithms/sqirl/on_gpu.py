@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import numpy as np
 import torch as th
 from numpy.typing import NDArray
 from stable_baselines3.common.policies import BasePolicy
-from torch.func import functional_call
 
 from sqirl.algorithms import mixed_precision as mixed
 from sqirl.algorithms.sqirl.algorithm import SQIRL
@@ -17,6 +17,7 @@ from sqirl.algorithms.sqirl.hyperparameters import LEAST_LOSS
 from sqirl.algorithms.sqirl.policy import SQIRLCnnPolicy
 from sqirl.play.device_frames import device_player
 from sqirl.play.episodes import Transitions
+from sqirl.play.live import LivePlayer
 from sqirl.play.players import Player
 from sqirl.play.training_env import frames_kept, horizon_of
 
@@ -34,6 +35,7 @@ class SQIRLPolicyOnGPU(SQIRLCnnPolicy):
         self.weights = mixed.FlatWeights(
             parameters, precise=networks.names[-2:], stacked=True
         )  # the last layer is precise
+        self.evaluate = mixed.Evaluation(networks.member)  # (n, k, A) Q^1..Q^k
         self._best = mixed.GreedyActions(
             lambda *given: self.evaluate(*given)[:, -1], self.weights, self.observation_space.shape or ()
         )
@@ -43,10 +45,11 @@ class SQIRLPolicyOnGPU(SQIRLCnnPolicy):
         """Discard the copies of frozen weights."""
         self._frozen_copies: dict[int, th.Tensor] = {}
 
-    def evaluate(self, weights: dict[str, th.Tensor], observations: th.Tensor) -> th.Tensor:
-        """(n, k, A) Q^1..Q^k by these weights."""
-        values: th.Tensor = functional_call(self.networks.member, weights, (observations,))
-        return values
+    def act(self, t: NDArray[np.integer], observations: th.Tensor) -> NDArray[np.integer]:
+        generation = np.minimum(t, len(self.frozen))
+        if (generation == generation[0]).all():  # then no rows are picked on the device
+            return self.greedy(int(generation[0]), observations)
+        return super().act(t, observations)
 
     def greedy(self, generation: int, observations: th.Tensor) -> NDArray[np.int64]:
         return self._best(self._flat_weights(generation), observations)
@@ -74,13 +77,14 @@ class GradientSteps:
         self.model, self.frames = model, model.player.memory  # type: ignore[attr-defined]
         self.adam = mixed.FlatAdam(model.policy.weights, model.policy.optimizer)
         self.copy = mixed.WorkingCopy(model.policy.weights, mixed.compute_type(model.device))
-        device, shape = model.device, (STEPS_AT_A_TIME, model.batch_size)
-        self._places = th.zeros((2, *shape, model.player.key_length), dtype=th.int64, device=device)
-        self._actions = th.zeros(shape, dtype=th.int64, device=device)
-        self._rewards, self._returns, self._continues = (th.zeros(shape, device=device) for _ in range(3))
+        device, samples = model.device, (STEPS_AT_A_TIME, model.batch_size)
+        self._places = th.zeros((2, *samples, model.player.key_length), dtype=th.int64, device=device)
+        self._actions = th.zeros(samples, dtype=th.int64, device=device)
+        self._rewards, self._returns, self._continues = (th.zeros(samples, device=device) for _ in range(3))
         self._at = th.zeros(1, dtype=th.int64, device=device)
         self._mean, self._total = th.zeros(model.k, device=device), th.zeros(model.k, device=device)
         self._count = th.zeros((), device=device)
+        model.policy.evaluate.fuse(self.copy.tensors, (model.batch_size, *(model.observation_space.shape or ())))
         kept = [*self.adam.tensors, self._at, self._mean, self._total, self._count]
         self._step: Callable[[], object] = mixed.as_graph(self.step, device, kept=kept)
 
@@ -102,6 +106,7 @@ class GradientSteps:
 
     def send(self, samples: Transitions) -> None:
         """Put samples of whole minibatches where the next steps take them from."""
+        self.frames.send_waiting()
         count = len(samples) // self.model.batch_size
         next_keys = np.where(samples.continues[:, None], samples.next_keys, 0)
         columns: list[tuple[th.Tensor, NDArray[Any]]] = [
@@ -147,14 +152,15 @@ class GradientSteps:
         return column.index_select(0, self._at)[0]
 
     def _q_values(self, places: th.Tensor) -> th.Tensor:
-        seen = mixed.pictures(self.frames.at(places), mixed.compute_type(self.model.device))
-        return self.model.policy.evaluate(self.copy.tensors, seen)
+        q_values: th.Tensor = self.model.policy.evaluate(self.copy.tensors, self.frames.at(places))
+        return q_values
 
 
 class SQIRLOnGPU(SQIRL):
     """Deep SQIRL with the same minibatches and checkpoints as `SQIRL`, for envs that stack their frames (`VecFrameStack`).
 
-    The networks compute in bfloat16, their last layers in float32.
+    The networks compute in bfloat16, their last layers in float32. On a GPU the same seed gives the same run only up to
+    rounding, unless `mixed_precision.REPEATABLE` is set, which is slower.
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"CnnPolicy": SQIRLPolicyOnGPU}
@@ -164,6 +170,20 @@ class SQIRLOnGPU(SQIRL):
     def _setup_model(self) -> None:
         super()._setup_model()
         self.policy.prepare()
+
+    def train(self, samples: int) -> None:
+        """Meanwhile the games of the next iteration are started: a seed makes the emulators load their game anew, 0.1 s each."""
+        player, seed = self.player, np.random.SeedSequence([self._seed, self.iteration + 1]).spawn(1)[0]
+        assert isinstance(player, LivePlayer)
+        with ThreadPoolExecutor(1) as helper:
+            started = helper.submit(player.start_ahead, seed)
+            super().train(samples)
+        started.result()
+
+    def _setup_learn(self, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self._player, LivePlayer):
+            self._player.forget_start()
+        return super()._setup_learn(*args, **kwargs)
 
     def _descend(self, steps: int, rng: np.random.Generator) -> th.Tensor:
         if self._gradient_steps is None:

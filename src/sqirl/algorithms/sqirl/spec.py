@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqirl.algorithms.iterated_spec import IteratedSpec, M
@@ -56,18 +57,21 @@ class SQIRLSpec(IteratedSpec):
     def make_model(
         self, env: VecEnv, description: EnvDescription, options: Options, *, timesteps: int, seed: int, device: str
     ) -> BaseAlgorithm:
-        """Full-length games on a GPU have a class of their own."""
+        """Full-length games on a GPU have a class of their own, which does not clip gradients."""
         from sqirl.algorithms.networks import policy_arguments
         from sqirl.algorithms.sqirl.algorithm import SQIRL
 
         made: type[SQIRL] = SQIRL
-        if description.is_full_length and device.startswith("cuda"):
+        numbers = HYPERPARAMETERS[description.variant]
+        if description.is_full_length and device.startswith("cuda") and numbers.max_grad_norm is None:
             from sqirl.algorithms.sqirl.on_gpu import SQIRLOnGPU
 
             made = SQIRLOnGPU
         policy = policy_arguments(description.network)
         gamma = description.suite.discount
-        return made(env=env, k=options["k"], m=options["m"], gamma=gamma, seed=seed, device=device, **policy)
+        return made(
+            env=env, k=options["k"], m=options["m"], gamma=gamma, seed=seed, device=device, **asdict(numbers), **policy
+        )
 
     def make_trainer(
         self, table: DeviceTable, env: EnvDescription, options: Options, *, seeds: list[int], precision: str
