@@ -22,13 +22,15 @@ from typing import Any
 
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archive_path, growth_path
+from sqirl.analysis.result import Analysis
+from sqirl.analysis.tolerance import TOLERANCES, with_tolerances
 from sqirl.cli.progress import build_display
 from sqirl.envs.catalogue import catalogue, lookup
 from sqirl.envs.description import describe
 from sqirl.envs.ids import EnvId
 from sqirl.mdp.build import BuildProgress, build_mdp
 from sqirl.mdp.screens import with_frames
-from sqirl.mdp.store import named_after, shipped_folder, user_folder
+from sqirl.mdp.store import named_after, shipped_folder, stored_mdp, user_folder
 from sqirl.mdp.tabular import TabularMDP
 from sqirl.runtime.files import write_atomically
 
@@ -48,9 +50,13 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--frames", action="store_true", help="only draw the frames of shipped MDPs that lack them")
+    parser.add_argument("--tolerances", action="store_true", help="only add effective horizons within tolerances")
     options = parser.parse_args()
     if options.frames:
         add_frames()
+        return
+    if options.tolerances:
+        add_tolerances()
         return
     known = json.loads(archive_path().read_text()) if archive_path().is_file() else {}
     for ids in games(options.wanted):
@@ -118,6 +124,18 @@ def add_frames() -> None:
             print(f"{path.stem}: {path.stat().st_size:,} bytes", flush=True)
 
 
+def add_tolerances() -> None:
+    """Add H̄_ε to the archived analyses that lack it and whose MDP is stored, the smallest first."""
+    archive = json.loads(archive_path().read_text())
+    for name, plain in sorted(archive.items(), key=lambda item: item[1]["num_states"] * item[1]["horizon"]):
+        mdp = None if plain.get("tolerant") else stored_mdp(name)
+        if mdp is not None:
+            found = with_tolerances(Analysis.from_dict(plain), mdp, TOLERANCES)
+            with changing(archive_path()) as analyses:
+                analyses[name] = found.to_dict()
+            print(name, *(f"{each.epsilon:g}: {each.horizon}" for each in found.tolerant), flush=True)
+
+
 def enumerate_as_far(env_id: EnvId, time_limit: float | None, jobs: int) -> tuple[TabularMDP, BuildProgress | None]:
     """The MDP as far as the time lets it, and the last word on its progress."""
     last: BuildProgress | None = None
@@ -140,7 +158,7 @@ def note_analyses(env_id: EnvId, mdp: TabularMDP) -> None:
     """Analyse the row, sticky and not, and add it to the archive."""
     search_k = LARGE_SEARCH_K if mdp.rewards.size > LARGE else None
     found = {
-        str(variant): analyze(named_after(mdp, variant), search_k=search_k).to_dict()
+        str(variant): analyze(named_after(mdp, variant), search_k=search_k, tolerances=TOLERANCES).to_dict()
         for variant in (env_id, replace(env_id, sticky=True))
     }
     with changing(archive_path()) as analyses:

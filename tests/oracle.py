@@ -208,5 +208,15 @@ class ExactMDP:
         low, high = self.return_range
         return min([Fraction(1), *(gap / (high - low) for gap in gaps)]) if high > low else Fraction(1)
 
+    def tolerant_gap(self, k: int, epsilon: Fraction) -> Fraction | None:
+        """Δ_{k,ε} normalised: the least distance at which some policy within it loses too much; None if greedy loses too much."""
+        q, enough = self.q(k), self.optimal_return - epsilon * (self.optimal_return - self.random_return)
+        distances = sorted({max(row) - x for row in q.values() for x in row})
+        for distance in distances:
+            allowed = {node: [a for a in self.actions if max(row) - row[a] <= distance] for node, row in q.items()}
+            if self._best_return(allowed, min) < enough:
+                return None if distance == 0 else self._normalised([distance])
+        return Fraction(1)
+
     def num_states(self) -> int:
         return len(set().union(*self.reachable))

@@ -30,7 +30,7 @@ def close(expected: Fraction) -> object:
 def layers_of(example: Example, columns: Columns) -> Iterator[tuple[int, Layer]]:
     """(t, layer at t), from the last step to the first."""
     mdp, horizon = example.mdp, example.exact.horizon
-    layers = _Layers(mdp, horizon, columns, float(example.exact.discount))
+    layers = _Layers(mdp, horizon, columns, float(example.exact.discount), np.zeros(columns.greedy.shape))
     sets = reachable_sets(mdp, horizon)
     for t in reversed(range(horizon)):
         layers.step_back(sets.states(t), t)
@@ -101,11 +101,11 @@ def assert_bounds_and_values(example: Example, num_k: int = 3) -> None:
                 assert low + row[column] == close(expected)
                 assert high - row[column + columns.shortfall] == close(expected)
             assert row[columns.worst] == close(worst[node])
-            assert row[columns.greedy] == pytest.approx([float(greedy[k][node]) for k in q], rel=1e-12, abs=1e-12)
+            assert row[columns.greedy[:, 0]] == pytest.approx([float(greedy[k][node]) for k in q], rel=1e-12, abs=1e-12)
 
 
 def assert_margins(example: Example, num_k: int = 3) -> None:
-    exact, columns = example.exact, columns_for(num_k, with_returns=False)
+    exact, columns = example.exact, columns_for(num_k, num_slacks=0)
     optimal = exact.greedy(exact.q_star)
     for t, layer in layers_of(example, columns):
         for state in exact.reachable[t]:

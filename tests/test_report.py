@@ -194,10 +194,17 @@ def test_the_page_has_every_row_and_is_small(shipped: ReportData) -> None:
 def test_luck_is_counted_among_solved_cases(shipped: ReportData) -> None:
     luck = shipped.solved_by_luck
     solved = [o for o in shipped.outcomes.values() if o.suite.is_bridge and o.complexity is not None]
-    assert luck.num_solved == len(solved) == 38 and len(luck.cases) == 13
+    lucky = [o for o in solved if o.exact_complexity is None]
+    assert luck.num_solved == len(solved) > 50 and len(luck.cases) == len(lucky) > 10
     page = " ".join(training_page(shipped, []).split())
-    assert "In 13 of the 38 solved cases the true return of the median run is never optimal" in page
-    assert f"In 12 of them it needs at most {WITHIN_FACTOR} times the paper's steps" in page
+    assert (
+        f"In {len(lucky)} of the {len(solved)} solved cases the true return of the median run is never optimal" in page
+    )
+    within = sum(
+        o.complexity <= WITHIN_FACTOR * (shipped.paper_complexities["sqirl"][o.env_id] or 0)
+        for o in solved if o.algorithm == "sqirl"
+    )  # fmt: skip
+    assert f"In {within} of them it needs at most {WITHIN_FACTOR} times the paper's steps" in page
     exact = report_data([run("ppo", seed, 10_000, rollout=128) for seed in range(3)])
     assert exact.solved_by_luck.num_solved == 1 and exact.solved_by_luck.cases == ()
     live = report_data([evaluated(0, (10_000, 1.0))])  # the true return is not known: no case

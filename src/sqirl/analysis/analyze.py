@@ -4,13 +4,14 @@ k-QVI-solvable                 Definition 3.1   `BackwardPass.solvable`, `Analys
 k-gap Δ_k                      Definition 3.2   `BackwardPass.gaps`, normalised in `_normalised`
 stochastic effective horizon   Definition 3.3   `effective_horizons`
 approximately solvable, 95 %   Section 3        `_approximate_min_k`
+within a tolerance: Δ_{k,ε}    not in the paper `tolerance.py`
 sample complexity              Lemma 3.4 and Theorem 3.6, in `bounds.py`
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from sqirl.analysis import bounds
 from sqirl.analysis.backward import BackwardPass, backward_pass, fits_in_memory, look_at
 from sqirl.analysis.result import Analysis, Bounds, Witness
 from sqirl.analysis.rounding import relative_roundoff
+from sqirl.analysis.tolerance import TOLERANCES, ToleranceSearch
 from sqirl.analysis.witness import Decision
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.reach import ReachableSets, check_horizon, count_reachable, path_to, reachable_sets
@@ -69,12 +71,13 @@ def analyze(
     delta: float = bounds.DELTA,
     feature_dimension: float | None = None,
     pseudo_dimension: float | None = None,
+    tolerances: Sequence[float] = TOLERANCES[:1],
 ) -> Analysis:
     """The analysis of `mdp` over episodes of `horizon` steps (its own if None), for k = 1..max_k at least.
 
     The search goes past `max_k` until min k and the k of the effective horizon are certain. It stops earlier at `search_k`, or
     if memory is short; then `Analysis.settled` is False. Give the dimension of linear features, or the pseudo-dimension of a
-    hypothesis class, to have their rows in the table of bounds.
+    hypothesis class, to have their rows in the table of bounds. `tolerances` are the ε of the horizons H̄_ε (`tolerance.py`).
     """
     given = _prepare(mdp, horizon, max_k, search_k, discount)
     horizon = given.horizon
@@ -93,6 +96,9 @@ def analyze(
     shown = max(min(max_k, len(solvable)), min_k or len(solvable), best_k or 0)
     num_states = count_reachable(mdp, given.sets)
     resolution = relative_roundoff(horizon, mdp.num_actions, mdp.max_outcomes)
+    search = ToleranceSearch(
+        mdp, horizon, given.sets, discount, resolution, first.optimal, first.base, (low, high), greedy
+    )
     return Analysis(
         env_id=mdp.name,
         horizon=horizon,
@@ -120,6 +126,7 @@ def analyze(
         bounds=_bounds(mdp, best_k, horizon, num_states, gaps, (epsilon, delta), feature_dimension, pseudo_dimension),
         wrong_decisions=wrong[:shown],
         witness=_witness(given, failing_k, wrong[failing_k - 1]) if failing_k else None,
+        tolerant=tuple(search.find(tolerance) for tolerance in tolerances),
     )
 
 

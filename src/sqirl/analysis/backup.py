@@ -2,7 +2,7 @@
 
 **One backup.** `backup` is the only loop over the outcomes of an action. Its argument `combine` says how outcomes are put
 together: expected value, least and greatest total reward, or least margin. After it, a row is reduced over the actions: best
-action, mean, worst action, or worst greedy action.
+action, mean, worst action, or worst action that is (nearly) greedy.
 
 **Sticky actions.** X[s, e] is the value of *executing* action e in state s: r(s, e) + γ E[V'(s', e)]. With sticky actions of
 probability ρ the true state is (s, p), where p is the action that was executed last. Choosing a in (s, p) gives
@@ -78,6 +78,7 @@ class Step(NamedTuple):
     roundoff: float  # relative rounding error of the values that are compared at this step
     height_error: float  # absolute errors of heights and of shortfalls; 0 where lo and hi are exact
     shortfall_error: float
+    slacks: Rows  # (num_kept, n) G_k takes actions that are no more than this below the best of Q^k; 0: greedy ones
 
 
 # The backup -----------------------------------------------------------------------------------------------------------
@@ -263,16 +264,16 @@ def reduce_row(
                 gaps[i] = min(gaps[i], scale * lead[a])
                 if not is_optimal[a]:
                     WD[i] = min(WD[i], scale * lead[a])
-        if len(columns.greedy) > 0:
-            take_worst_greedy(X, columns.greedy[i], is_greedy, W)
+        for n in range(columns.greedy.shape[1]):
+            take_worst_near_greedy(X, columns.greedy[i, n], is_greedy, lead, step.slacks[i, n] / scale, W)
 
 
 @numba.njit(inline="always")
-def take_worst_greedy(X: Rows, column: int, is_greedy: Flags, W: Row) -> None:
-    """W[column] ← the least value among the greedy actions: the return of the worst greedy policy."""
+def take_worst_near_greedy(X: Rows, column: int, is_greedy: Flags, lead: Row, slack: float, W: Row) -> None:
+    """W[column] ← the least value among the actions that are greedy or at most `slack` below the best."""
     W[column] = np.inf
     for a in range(X.shape[0]):
-        if is_greedy[a]:
+        if is_greedy[a] or lead[a] <= slack:
             W[column] = min(W[column], X[a, column])
 
 
@@ -393,8 +394,7 @@ def best_actions(
     states: NDArray[np.int32], dynamics: Dynamics, is_last: bool, V_next: Values, best: NDArray[np.int8]
 ) -> None:
     """best[s] ← the first action of greatest value in each of the `states` (n,); `best` is (S,)."""
-    A = dynamics.rewards.shape[1]
-    x = np.empty((A, 1))
+    x = np.empty((dynamics.rewards.shape[1], 1))
     for s in states:
-        fill_single(dynamics, s, A, is_last, V_next, x)
+        fill_single(dynamics, s, len(x), is_last, V_next, x)
         best[s] = np.argmax(x[:, 0])

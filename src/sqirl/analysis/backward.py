@@ -28,7 +28,7 @@ class BackwardPass:
     worst: float
     base: float  # the random policy's return; 0 where the sequence starts from the rewards
     return_range: tuple[float, float]  # least and greatest total reward of an episode, over all actions and outcomes
-    greedy: NDArray[np.float64]  # (n,) return of the worst policy greedy on Q^k; empty if it was not asked for
+    near_greedy: NDArray[np.float64]  # (n, slacks) return of the worst policy within each slack of greedy on Q^k
     gaps: NDArray[
         np.float64
     ]  # (n,) the k-gap Δ_k over all reachable times and states; inf where every action is greedy
@@ -37,6 +37,11 @@ class BackwardPass:
     ]  # (n,) only where a greedy policy goes, only against actions that are not optimal
     wrong_decisions: tuple[Decision | None, ...]  # None where every policy greedy on Q^k is optimal
     tail_gap: float  # least gap of Q^K where at most K steps remain. Q^k = Q^K there for k ≥ K, so Δ_k ≤ tail_gap
+
+    @property
+    def greedy(self) -> NDArray[np.float64]:
+        """(n,) return of the worst policy greedy on Q^k: with no slack."""
+        return self.near_greedy[:, 0]
 
     @property
     def solvable(self) -> NDArray[np.bool_]:
@@ -52,15 +57,19 @@ def backward_pass(
     first_k: int = 1,
     random_base: bool = True,
     with_returns: bool = True,
+    slacks: NDArray[np.float64] | None = None,
     discount: float = 1.0,
     sets: ReachableSets | None = None,
 ) -> BackwardPass:
     """V*, the worst and the random return, and Q^1..Q^max_k with the returns of their greedy policies, in one pass.
 
-    With `random_base=False` the sequence starts from the rewards instead of the random policy's Q-function.
+    With `random_base=False` the sequence starts from the rewards instead of the random policy's Q-function. `slacks` (n, slacks),
+    in the units of the rewards, are for the returns of policies that need not be greedy; without them, only greedy ones count.
     """
-    columns = columns_for(max_k, first_k, random_base=random_base, with_returns=with_returns)
-    layers = _Layers(mdp, horizon, columns, discount)
+    if slacks is None:
+        slacks = np.zeros((max_k - first_k + 1, int(with_returns)))
+    columns = columns_for(max_k, first_k, random_base=random_base, num_slacks=slacks.shape[1])
+    layers = _Layers(mdp, horizon, columns, discount, slacks)
     sets = sets or reachable_sets(mdp, horizon)
     gaps, tail_gap = np.full(columns.num_kept, np.inf), np.inf
     for t in reversed(range(horizon)):
@@ -78,7 +87,7 @@ def backward_pass(
         worst=float(expected[columns.worst]),
         base=least + float(expected[columns.base]) if random_base else 0.0,
         return_range=(float(low.min()), float(high.max())),
-        greedy=expected[columns.greedy],
+        near_greedy=expected[columns.greedy],
         gaps=gaps,
         decisive_gaps=np.maximum(margins, 0),
         wrong_decisions=tuple(decode_witness(margin, mdp.num_states, horizon) for margin in margins.tolist()),
@@ -94,8 +103,8 @@ def look_at(
     `backup.py` says what executing means where actions are sticky.
     """
     remaining = horizon - decision.t
-    columns = columns_for(k, k, with_returns=False)
-    layers = _Layers(mdp, remaining, columns, discount)
+    columns = columns_for(k, k, num_slacks=0)
+    layers = _Layers(mdp, remaining, columns, discount, np.zeros((1, 0)))
     sets = reachable_sets(mdp, remaining, start=np.array([decision.state]))
     for t in reversed(range(1, remaining)):
         layers.step_back(sets.states(t), t)
@@ -140,8 +149,10 @@ def fits_in_memory(mdp: TabularMDP, max_k: int, first_k: int) -> bool:
 class _Layers:
     """The two layers of a backward pass, and the step from one to the other."""
 
-    def __init__(self, mdp: TabularMDP, horizon: int, columns: Columns, discount: float) -> None:
-        self.mdp, self.horizon, self.columns = mdp, horizon, columns
+    def __init__(
+        self, mdp: TabularMDP, horizon: int, columns: Columns, discount: float, slacks: NDArray[np.float64]
+    ) -> None:
+        self.mdp, self.horizon, self.columns, self.slacks = mdp, horizon, columns, slacks
         self.dynamics = dynamics_of(mdp, discount)
         self.layer, self._other = new_layer(mdp, columns), new_layer(mdp, columns)
         rewards = mdp.rewards if mdp.outcomes is None else mdp.outcomes.rewards
@@ -158,6 +169,7 @@ class _Layers:
             roundoff=roundoff,
             height_error=height_error,
             shortfall_error=self._errors.shortfall,
+            slacks=self.slacks,
         )
 
     def step_back(self, states: NDArray[np.int32], t: int) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ executed there. The backup computes column j of X from column j of U one step la
     Q^{k+1}       M_k    from Q^k, k = 1..K-1      best action                       height and shortfall
     worst         worst  from worst                worst action                      total reward
     G_k           G_k    from G_k, k = first_k..K  worst action greedy on Q^k        total reward
+                         (one column for each slack: then actions that are less than the slack below the best count, too)
 
 M_k = max_a Q^k is stored in the column of Q^{k+1}, because its backup is Q^{k+1}. This is the step of Q-value iteration (QVI)
 in Section 3 of the paper. `Columns.source` says from which column of X a column of U is made.
@@ -49,7 +50,9 @@ class Columns(NamedTuple):
     q: NDArray[np.int64]  # (K + 1,) the column of Q^k; entry 0 is not used
     shortfall: int  # the shortfall of the quantity in column j is in column j + shortfall
     worst: int
-    greedy: NDArray[np.int64]  # (K - first_k + 1,) the columns of G_k; empty where they are not asked for
+    greedy: NDArray[
+        np.int64
+    ]  # (K - first_k + 1, n) the columns of G_k for n slacks; n = 0 where they are not asked for
     source: NDArray[np.int64]  # (width,) the column of X that a column of U is made from
     measure: NDArray[np.int64]  # (width,) HEIGHT, SHORTFALL, REWARD or UNBOUNDED
     width: int
@@ -60,13 +63,14 @@ class Columns(NamedTuple):
         return self.num_k - self.first_k + 1
 
 
-def columns_for(num_k: int, first_k: int = 1, *, random_base: bool = True, with_returns: bool = True) -> Columns:
-    """The columns of a pass over Q^1..Q^num_k that keeps gaps, margins and (`with_returns`) G_k for k = first_k..num_k."""
+def columns_for(num_k: int, first_k: int = 1, *, random_base: bool = True, num_slacks: int = 1) -> Columns:
+    """The columns of a pass over Q^1..Q^num_k that keeps gaps, margins and G_k (for so many slacks) for k = first_k..num_k."""
     optimal, q = 0, np.arange(num_k + 1)
     shortfall = num_k + 1
     worst = 2 * shortfall
-    greedy = worst + 1 + np.arange(num_k - first_k + 1 if with_returns else 0)
-    width = worst + 1 + len(greedy)
+    num_kept = num_k - first_k + 1
+    greedy = worst + 1 + np.arange(num_kept * num_slacks).reshape(num_kept, num_slacks)
+    width = worst + 1 + greedy.size
 
     source = np.arange(width)
     measure = np.full(width, REWARD)

@@ -61,6 +61,21 @@ class Bounds:
 
 
 @dataclass(frozen=True)
+class TolerantHorizon:
+    """H̄_ε (`tolerance.py`), the k that attains it, its Δ_{k,ε}, and the return of the worst policy greedy on Q^k.
+
+    All but ε are None where no k up to `searched_k` is good enough.
+    """
+
+    epsilon: float
+    horizon: float | None
+    k: int | None
+    gap: float | None
+    greedy_return: float | None
+    searched_k: int
+
+
+@dataclass(frozen=True)
 class Analysis:
     """Everything the paper computes from a tabular MDP. Tuples are indexed by k - 1; None where not k-QVI-solvable.
 
@@ -73,6 +88,7 @@ class Analysis:
     Two values count as equal if their difference is within their rounding error. Its relative part is at most `resolution`. It
     is relative to the distance from the worst or the best possible total, whichever is nearer. If `settled` is False, the
     search stopped early: min k and the effective horizon are then those of k up to `searched_k`, and None if none is solvable.
+    `tolerant` has the effective horizons H̄_ε for policies that may lose the share ε of what optimal play gains on random play.
     """
 
     env_id: str
@@ -101,6 +117,11 @@ class Analysis:
     bounds: Bounds | None
     wrong_decisions: tuple[Decision | None, ...] = ()
     witness: Witness | None = None
+    tolerant: tuple[TolerantHorizon, ...] = ()
+
+    def tolerant_horizon(self, epsilon: float) -> TolerantHorizon | None:
+        """H̄_ε, if it was computed for this ε."""
+        return next((found for found in self.tolerant if math.isclose(found.epsilon, epsilon)), None)
 
     @property
     def gap(self) -> float | None:
@@ -116,6 +137,7 @@ class Analysis:
     def from_dict(cls, record: Mapping[str, Any]) -> Analysis:
         """The inverse of `to_dict`, also after a trip through JSON."""
         fields = _with_tuples(record)
+        fields["tolerant"] = tuple(TolerantHorizon(**found) for found in record.get("tolerant", ()))
         fields["wrong_decisions"] = tuple(d and Decision(**d) for d in record["wrong_decisions"])
         if record["witness"]:
             fields["witness"] = Witness(**_with_tuples(record["witness"]))
@@ -135,6 +157,7 @@ class Analysis:
             f"  horizon {self.horizon}   actions {self.num_actions}   states {self.num_states:,}{pairs}   {kind}"
             + (f"   discount {self.discount:g}" if self.discount != 1 else ""),
             f"  return: optimal {self.optimal_return:.8g}   random {self.random_return:.6g}   worst {self.worst_return:.6g}",
+            *(self._tolerant_line(found) for found in self.tolerant[:1]),
             "",
             "    k   greedy return   solvable        gap Δ   decisive gap      H̄_k",
             *self._rows(),
@@ -144,6 +167,19 @@ class Analysis:
         if self.witness is not None:
             lines += ["", *("  " + line for line in str(self.witness).splitlines())]
         return "\n".join(lines)
+
+    def _tolerant_line(self, found: TolerantHorizon) -> str:
+        """H̄_ε in words, first of all."""
+        share = f"{100 * found.epsilon:g} %"
+        if found.horizon is None or found.greedy_return is None:
+            return f"  effective horizon within {share}: none with k up to {found.searched_k}"
+        gain = self.optimal_return - self.random_return
+        earned = f" ({100 * (found.greedy_return - self.random_return) / gain:.3g} % of the way)" if gain > 0 else ""
+        steps = f"{found.k} step{'s' * (found.k != 1)}"
+        return (
+            f"  effective horizon within {share}: {found.horizon:.2f}, looking {steps} ahead of random play (k = {found.k}); "
+            f"greedy earns {found.greedy_return:.6g}{earned}"
+        )
 
     def _verdict(self) -> list[str]:
         min_k = str(self.min_k) if self.min_k else f"> {self.searched_k}"

@@ -59,6 +59,11 @@ class EnvironmentRow:
     def horizon(self) -> int:
         return self.catalogue_row.env_id.horizon
 
+    def tolerant_horizon(self, epsilon: float) -> float | None:
+        """H̄_ε, where it is known."""
+        found = None if self.analysis is None else self.analysis.tolerant_horizon(epsilon)
+        return None if found is None else found.horizon
+
     @property
     def state(self) -> str:
         """How much of its MDP is enumerated."""

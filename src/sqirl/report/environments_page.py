@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from sqirl.analysis.tolerance import TOLERANCES
 from sqirl.envs.ids import STICKINESS
 from sqirl.report.environments import EnvironmentRow, as_printed, paper_algorithms
+from sqirl.report.predictors import predictors_section
 from sqirl.results.statistics import BUDGET
 
 
 def _headings() -> list[str]:
-    own = ["environment", "T", "A", "states", "optimal", "paper", "min k", "95 %", "H̄"]
+    own = ["environment", "T", "A", "states", "optimal", "paper", "min k", "95 %", "H̄_10%", "H̄"]
     return [*own, *(spec.label for spec in paper_algorithms())]
 
 
@@ -27,6 +29,7 @@ def _cells(row: EnvironmentRow) -> list[str]:
         row.paper_optimal,
         str(row.min_k or (f"> {row.searched_k}" if unsettled else "")),
         "" if row.approx_min_k is None else str(row.approx_min_k),
+        "" if row.tolerant_horizon(TOLERANCES[0]) is None else f"{row.tolerant_horizon(TOLERANCES[0]):.1f}",
         "" if row.effective_horizon is None else f"{'≤ ' if unsettled else ''}{row.effective_horizon:.1f}",
         *("-" if solved[spec.name] is None else f"{solved[spec.name]:.2g}" for spec in paper_algorithms()),
     ]
@@ -74,7 +77,8 @@ def markdown_page(rows: Sequence[EnvironmentRow]) -> str:
         "- optimal, paper: our optimal return and the paper's.",
         "- min k: the least k for which every policy greedy on Q^k is optimal, up to rounding.",
         "- 95 %: the least k for which a policy greedy on Q^k has 95 % of the optimal return, measured from the worst return.",
-        "- H̄: the stochastic effective horizon.",
+        "- H̄_10%: the effective horizon for policies that may lose a tenth of what optimal play gains on random play.",
+        "- H̄: the stochastic effective horizon by the letter of the paper's Definition 3.3.",
         f"- {', '.join(spec.label for spec in paper_algorithms())}: the paper's timesteps to solve. `-`: not solved within "
         f"{BUDGET:,} timesteps.",
         "",
@@ -84,7 +88,7 @@ def markdown_page(rows: Sequence[EnvironmentRow]) -> str:
     for row in rows:
         name, *rest = _cells(row)
         lines.append("| " + " | ".join([f"`{name}`", "yes" if row.mdp_is_shipped else "-", *rest]) + " |")
-    return "\n".join([*lines, *_growth_section(rows)])
+    return "\n".join([*lines, *predictors_section(rows), *_growth_section(rows)])
 
 
 def _growth_section(rows: Sequence[EnvironmentRow]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqirl.algorithms.registry import algorithm_names
@@ -83,12 +83,20 @@ def outcomes_by_variant(records: Iterable[RunRecord]) -> dict[str, dict[Case, Ou
     return dict(found)
 
 
-def preferred(by_variant: Mapping[str, Mapping[Case, Outcome]]) -> dict[Case, Outcome]:
-    """The outcome of each case, of the first of PREFERRED_VARIANTS that was run, else of any other variant."""
-    found: dict[Case, Outcome] = {}
-    for variant in [*PREFERRED_VARIANTS, *sorted(by_variant.keys() - set(PREFERRED_VARIANTS))]:
-        found = {**by_variant.get(variant, {}), **found}
-    return dict(sorted(found.items()))
+def preferred(
+    by_variant: Mapping[str, Mapping[Case, Outcome]], *, is_decided: Callable[[Outcome], bool] = lambda outcome: True
+) -> dict[Case, Outcome]:
+    """The outcome of each case, of the first of PREFERRED_VARIANTS that was run, else of any other variant.
+
+    A variant whose runs do not decide the case (`is_decided`) comes after those that do: its search is not finished.
+    """
+    order = [*PREFERRED_VARIANTS, *sorted(by_variant.keys() - set(PREFERRED_VARIANTS))]
+    cases = sorted({case for found in by_variant.values() for case in found})
+    chosen = {}
+    for case in cases:
+        run = [by_variant[variant][case] for variant in order if case in by_variant.get(variant, {})]
+        chosen[case] = next((outcome for outcome in run if is_decided(outcome)), run[0])
+    return chosen
 
 
 def variant_gains(by_variant: Mapping[str, Mapping[Case, Outcome]]) -> list[VariantGain]:

@@ -70,7 +70,7 @@ def spearman(x: Values, y: Values) -> Values:
     """The rank correlation along the last axis, equal values sharing their mean rank; nan where either is constant."""
     from scipy.stats import rankdata
 
-    return _correlation(rankdata(x, axis=-1), rankdata(y, axis=-1))
+    return _correlation(rankdata(x, axis=-1), rankdata(y, axis=-1))  # infinite values share the last ranks
 
 
 def log_correlation(x: Values, y: Values) -> Values:
@@ -83,6 +83,31 @@ def _correlation(x: Values, y: Values) -> Values:
     x, y = (values - values.mean(axis=-1, keepdims=True) for values in (x, y))
     norms = np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1))
     return np.where(constant, np.nan, (x * y).sum(axis=-1) / np.where(constant, 1.0, norms))
+
+
+def area_under_curve(x: Values, y: Values) -> Values:
+    """The chance that x is smaller in an environment that is solved than in one that is not (y infinite), along the last axis.
+
+    Equal x count half; nan where all or none are solved.
+    """
+    from scipy.stats import rankdata
+
+    unsolved = np.isinf(y)
+    many, few = unsolved.sum(axis=-1), (~unsolved).sum(axis=-1)
+    above = np.where(unsolved, rankdata(x, axis=-1), 0.0).sum(axis=-1) - many * (many + 1) / 2
+    return np.asarray(np.where(many * few > 0, above / np.maximum(many * few, 1), np.nan))
+
+
+def explained(values: Mapping[str, float], table: Complexities) -> tuple[Estimate | None, Estimate | None]:
+    """How a property of environments goes with the steps that an algorithm needs: (rank correlation, area under the curve).
+
+    Environments that are not solved count as needing the most steps, all alike. The area is that of "solved within the budget".
+    """
+    shared = [env for env in values if env in table]
+    steps = [table[env] for env in shared]
+    pairs = np.array([(values[env], math.inf if y is None else y) for env, y in zip(shared, steps, strict=True)], float)
+    pairs = pairs.reshape(-1, 2)
+    return _estimate(spearman, pairs, 2000, 0), _estimate(area_under_curve, pairs, 2000, 0)
 
 
 def median_ratio(x: Values, y: Values) -> Values:

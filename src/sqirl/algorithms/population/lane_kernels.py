@@ -90,6 +90,13 @@ def step_lanes(lanes: DeviceLanes, actions: th.Tensor) -> tuple[th.Tensor, th.Te
 
 
 @triton.jit
+def _outputs_of(outputs, p, i, a, live, stride_p, stride_l, A: tl.constexpr):
+    """(BLOCK, WIDE) the outputs a of the network for the lanes i of member p; -inf beyond the A actions and the lanes."""
+    place = p.to(tl.int64) * stride_p + i[:, None] * stride_l + a[None]
+    return tl.load(outputs + place, mask=live[:, None] & (a < A)[None], other=float("-inf"))
+
+
+@triton.jit
 def _draw_kernel(
     outputs, seeds, counts, actions, logs, num, stride_p, stride_l,
     A: tl.constexpr, WIDE: tl.constexpr, STREAM: tl.constexpr, BLOCK: tl.constexpr,
@@ -98,8 +105,7 @@ def _draw_kernel(
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     a = tl.arange(0, WIDE)
     live = i < num
-    place = p.to(tl.int64) * stride_p + i[:, None] * stride_l + a[None]
-    logits = tl.load(outputs + place, mask=live[:, None] & (a < A)[None], other=float("-inf"))
+    logits = _outputs_of(outputs, p, i, a, live, stride_p, stride_l, A)
     logits = tl.where(live[:, None], logits, tl.where((a < A)[None], 0.0, float("-inf")))
     shifted = logits - tl.max(logits, axis=1)[:, None]
     weights = tl.exp(shifted)
@@ -136,8 +142,7 @@ def _explore_kernel(
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     a = tl.arange(0, WIDE)
     live = i < num
-    place = p.to(tl.int64) * stride_p + i[:, None] * stride_l + a[None]
-    values = tl.load(outputs + place, mask=live[:, None] & (a < A)[None], other=float("-inf"))
+    values = _outputs_of(outputs, p, i, a, live, stride_p, stride_l, A)
     greedy = tl.argmax(values, axis=1, tie_break_left=True)
     done = tl.minimum((tl.load(counts + p) * num).to(tl.float32) / epsilon_steps, 1.0)
     epsilon = 1.0 + done * (final_epsilon - 1.0)
