@@ -125,15 +125,19 @@ def add_frames() -> None:
 
 
 def add_tolerances() -> None:
-    """Add H̄_ε to the archived analyses that lack it and whose MDP is stored, the smallest first."""
+    """Add H̄_ε to the archived analyses that lack it and whose MDP is stored: sticky ones first, and the smallest first."""
     archive = json.loads(archive_path().read_text())
-    for name, plain in sorted(archive.items(), key=lambda item: item[1]["num_states"] * item[1]["horizon"]):
+    for name, plain in sorted(archive.items(), key=lambda item: _size(item[1])):
         mdp = None if plain.get("tolerant") else stored_mdp(name)
         if mdp is not None:
             found = with_tolerances(Analysis.from_dict(plain), mdp, TOLERANCES)
             with changing(archive_path()) as analyses:
                 analyses[name] = found.to_dict()
             print(name, *(f"{each.epsilon:g}: {each.horizon}" for each in found.tolerant), flush=True)
+
+
+def _size(plain: dict[str, Any]) -> tuple[bool, int]:
+    return not plain["sticky"], plain["num_states"] * plain["horizon"]
 
 
 def enumerate_as_far(env_id: EnvId, time_limit: float | None, jobs: int) -> tuple[TabularMDP, BuildProgress | None]:

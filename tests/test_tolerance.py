@@ -57,7 +57,7 @@ def test_stochastic(example: Example) -> None:
 def test_a_choice_that_costs_little_does_not_count() -> None:
     """One step: action 0 earns 1, action 1 earns 0.95, action 2 earns 0. Random play earns 0.65."""
     mdp = TabularMDP.deterministic(np.full((1, 3), -1), np.array([[1.0, 0.95, 0.0]]), horizon=1)
-    a = analyze(mdp, tolerances=(0.0, 0.1, 0.2, 1.0))
+    a = analyze(mdp, tolerances=(0.0, 0.1, 0.2, 0.999))
     exact, tenth, fifth, all_of_it = a.tolerant
     assert exact.gap == pytest.approx(0.05, rel=2 * PRECISION) == a.gap  # the letter's gap
     assert tenth.gap == pytest.approx(0.05, rel=2 * PRECISION)  # a tenth of 0.35 is less than 0.05
@@ -99,3 +99,11 @@ def test_a_search_that_is_cut_says_so() -> None:
     [whole] = analyze(mdp).tolerant
     assert (cut.horizon, cut.k, cut.searched_k) == (None, None, 1) and whole.k == 3
     assert "none with k up to 1" in str(analyze(mdp, max_k=1, search_k=1))
+
+
+def test_a_gap_that_rounding_hides_is_passed_over() -> None:
+    """Greedy on Q^1 is right by 1e-17 of the range of returns only: k = 1 is no answer, k = 2 sees the difference."""
+    transitions = np.array([[1, 2], [3, 3], [4, 4], [-1, -1], [-1, -1]])
+    rewards = np.array([[1e-17, 0.0], [0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.5, 0.5]])
+    [found] = analyze(TabularMDP.deterministic(transitions, rewards, horizon=3), tolerances=(0.01,)).tolerant
+    assert found.k is not None and found.k >= 2 and found.horizon < 10

@@ -79,7 +79,7 @@ def analyze(
     if memory is short; then `Analysis.settled` is False. Give the dimension of linear features, or the pseudo-dimension of a
     hypothesis class, to have their rows in the table of bounds. `tolerances` are the ε of the horizons H̄_ε (`tolerance.py`).
     """
-    given = _prepare(mdp, horizon, max_k, search_k, discount)
+    given = _prepare(mdp, horizon, max_k, search_k, discount, tolerances)
     horizon = given.horizon
     passes, settled = _search(given, max_k)
     first = passes[0]
@@ -149,7 +149,10 @@ def witness(mdp: TabularMDP, k: int, *, horizon: int | None = None, discount: fl
     return _witness(given, k, found.wrong_decisions[0])
 
 
-def _prepare(mdp: TabularMDP, horizon: int | None, max_k: int, search_k: int | None, discount: float) -> _AnalysisInput:
+def _prepare(
+    mdp: TabularMDP, horizon: int | None, max_k: int, search_k: int | None, discount: float,
+    tolerances: Sequence[float] = (),
+) -> _AnalysisInput:  # fmt: skip
     """The input of an analysis, after its arguments have been checked."""
     horizon = check_horizon(mdp, horizon)
     if max_k < 1 or (search_k is not None and search_k < 1):
@@ -157,6 +160,9 @@ def _prepare(mdp: TabularMDP, horizon: int | None, max_k: int, search_k: int | N
         raise InvalidMDP(f"{name} {wrong} is below 1; Q^1 is the first Q-function to look at")
     if not 0 < discount <= 1:
         raise InvalidMDP(f"discount {discount} is not in (0, 1]")
+    for tolerance in tolerances:
+        if not 0 <= tolerance < 1:
+            raise InvalidMDP(f"tolerance {tolerance} is not in [0, 1): it is the share that a policy may lose")
     if horizon * float(np.abs(mdp.rewards).max()) > LARGEST_TOTAL:
         raise InvalidMDP(f"total rewards may exceed {LARGEST_TOTAL:g}; divide the rewards by a constant")
     if mdp.num_actions < 2:

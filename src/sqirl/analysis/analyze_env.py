@@ -7,6 +7,7 @@ from collections.abc import Callable
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archived_analyses
 from sqirl.analysis.result import Analysis
+from sqirl.analysis.tolerance import TOLERANCES
 from sqirl.mdp.build import BuildProgress
 from sqirl.mdp.store import open_mdp
 from sqirl.mdp.tabular import TabularMDP
@@ -20,6 +21,7 @@ def analyze_env(
     max_k: int = 5,
     search_k: int | None = None,
     discount: float = 1.0,
+    tolerance: float = TOLERANCES[0],
     max_states: int = 1_000_000,
     progress: Callable[[BuildProgress], None] | None = None,
 ) -> Analysis:
@@ -31,12 +33,13 @@ def analyze_env(
     :param max_k: look at Q^1..Q^max_k at least
     :param search_k: stop the search for min k beyond this k
     :param discount: discount factor
+    :param tolerance: ε of the effective horizon H̄_ε
     :param max_states: if the env must be enumerated, stop beyond this many states
     :param progress: called during an enumeration
     """
     return analyze_and_open(
-        env, sticky=sticky, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount, max_states=max_states,
-        progress=progress,
+        env, sticky=sticky, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount, tolerance=tolerance,
+        max_states=max_states, progress=progress,
     )[0]  # fmt: skip
 
 
@@ -44,16 +47,18 @@ def analyze_and_open(
     env: str,
     *,
     sticky: float | None = None, horizon: int | None = None, max_k: int = 5, search_k: int | None = None,
-    discount: float = 1.0, max_states: int = 1_000_000, progress: Callable[[BuildProgress], None] | None = None,
+    discount: float = 1.0, tolerance: float = TOLERANCES[0], max_states: int = 1_000_000,
+    progress: Callable[[BuildProgress], None] | None = None,
     with_mdp: bool = False,
 ) -> tuple[Analysis, TabularMDP | None]:  # fmt: skip
     """The analysis and the MDP that it is of; of an archived analysis the MDP is opened only `with_mdp`."""
     by_default = sticky is None and horizon is None and max_k == 5 and search_k is None and discount == 1.0
-    archived = archived_analyses().get(env) if by_default else None
+    archived = archived_analyses().get(env) if by_default and tolerance == TOLERANCES[0] else None
     if archived is not None and not with_mdp:
         return archived, None
     mdp = open_mdp(env, horizon=horizon, max_states=max_states, progress=progress)
     mdp = mdp if sticky is None else mdp.sticky(sticky)
     if archived is not None:
         return archived, mdp
-    return analyze(mdp, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount), mdp
+    found = analyze(mdp, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount, tolerances=(tolerance,))
+    return found, mdp

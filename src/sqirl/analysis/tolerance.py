@@ -30,6 +30,8 @@ from sqirl.mdp.tabular import TabularMDP
 TOLERANCES = (0.10, 0.05, 0.15)
 #: The first ladder: powers of ten of the range of returns, from this one on. Smaller Δ are not told apart from 0.
 LAST_DECADE = -15
+#: The k that are looked at together.
+STRIDE = 5
 #: Steps of the later ladders.
 RUNGS = 15
 #: Δ is found within this relative error, which is at most 0.003 in H̄.
@@ -65,10 +67,9 @@ class ToleranceSearch:
 
     def find(self, epsilon: float) -> TolerantHorizon:
         """H̄_ε: the first k that is good enough, and then those that can be better, which are fewer than H̄_ε because H̄_k ≥ k."""
-        enough = np.flatnonzero(self._is_enough(self.greedy, epsilon))
-        if not len(enough):
+        best = self._first(epsilon)
+        if best is None:
             return TolerantHorizon(epsilon, None, None, None, None, len(self.greedy))
-        best = self._refined(_Bracket(int(enough[0]) + 1, 0.0, 1.0), epsilon)
         for k in self._contenders(best, epsilon):
             least = self._gap_to_beat(best, k)
             if least < 1:
@@ -79,10 +80,22 @@ class ToleranceSearch:
         last = min(self.horizon, max(len(self.greedy), math.ceil(reached)))
         return TolerantHorizon(epsilon, reached, best.k, best.good, earned, last)
 
+    def _first(self, epsilon: float) -> _Bracket | None:
+        """Of the first k whose greedy policies earn enough, and whose Δ can be told apart from 0."""
+        good, least = self._is_enough(self.greedy, epsilon), 10.0**LAST_DECADE
+        for first_k in range(1, len(good) + 1, STRIDE):
+            last_k = min(first_k + STRIDE - 1, len(good))
+            if good[first_k - 1 : last_k].any():
+                returns = self._pass(first_k, last_k, np.full((last_k - first_k + 1, 1), least)).near_greedy[:, 0]
+                found = np.flatnonzero(self._is_enough(returns, epsilon))
+                if len(found):
+                    return self._refined(_Bracket(first_k + int(found[0]), least, 1.0), epsilon)
+        return None
+
     def _contenders(self, best: _Bracket, epsilon: float) -> list[int]:
         """The later k that beat the best so far: every policy within the gap that they need earns enough."""
         first_k, last_k = best.k + 1, min(self.horizon, math.ceil(self._horizon_of(best)) - 1)
-        if best.good == 0.0 or first_k > last_k:
+        if first_k > last_k:
             return []
         needed = np.array([[self._gap_to_beat(best, k)] for k in range(first_k, last_k + 1)])
         returns = self._pass(first_k, last_k, needed).near_greedy[:, 0]

@@ -19,6 +19,9 @@ def command(
         int | None, typer.Option(help="Give up the search for min k beyond this k (default: never).", min=1)
     ] = None,
     discount: Annotated[float, typer.Option(help="Discount factor.")] = 1.0,
+    tolerance: Annotated[
+        float, typer.Option(help="The share of its gain on random play that a policy may lose, for the first line.")
+    ] = 0.1,
     max_states: Annotated[
         int, typer.Option(help="If the env must be built: stop beyond this many states.")
     ] = 1_000_000,
@@ -39,8 +42,8 @@ def command(
             check_figure_path(figure)
     with build_display(env) as progress:
         analysis, mdp = analyze_and_open(
-            env, sticky=sticky, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount, max_states=max_states,
-            progress=progress, with_mdp=picture is not None,
+            env, sticky=sticky, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount, tolerance=tolerance,
+            max_states=max_states, progress=progress, with_mdp=picture is not None,
         )  # fmt: skip
     print(analysis.to_json() if as_json else analysis)
     if plot is not None:
