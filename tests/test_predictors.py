@@ -16,7 +16,9 @@ def test_the_area_under_the_curve_counts_pairs() -> None:
     x, y = np.array([1.0, 2.0, 2.0, 5.0]), np.array([10.0, 20.0, math.inf, math.inf])
     # Pairs of a solved and an unsolved row: (1, 2), (1, 5), (2, 2) counts half, (2, 5)
     assert float(area_under_curve(x, y)) == pytest.approx(3.5 / 4)
-    assert math.isnan(float(area_under_curve(x, np.ones(4)))) and math.isnan(float(area_under_curve(x, np.full(4, math.inf))))
+    assert math.isnan(float(area_under_curve(x, np.ones(4)))) and math.isnan(
+        float(area_under_curve(x, np.full(4, math.inf)))
+    )
     both = area_under_curve(np.stack([x, -x]), np.stack([y, y]))
     assert both.tolist() == pytest.approx([3.5 / 4, 0.5 / 4])
 

@@ -18,7 +18,7 @@ from sqirl.envs.suites import FULL_ATARI, Suite, suite_of
 from sqirl.report.environments import EnvironmentRow, environment_rows, paper_algorithms
 from sqirl.report.full_length import FullLengthRun, full_length_run
 from sqirl.report.learning_curve import LearningCurve, learning_curve
-from sqirl.results.agreement import Agreement, agreement, answer
+from sqirl.results.agreement import Agreement, agreement, answer, is_open
 from sqirl.results.costs import CostOfRows, DeviceTime, cost_of_rows, device_times
 from sqirl.results.cross_validation import CrossValidated, cross_validated
 from sqirl.results.outcomes import (
@@ -133,8 +133,8 @@ class ReportData:
 
     @cached_property
     def our_complexities(self) -> dict[str, Complexities]:
-        """Our sample complexities by algorithm, of the BRIDGE environments that were run."""
-        return our_tables(self.outcomes)
+        """Our sample complexities by algorithm, of the BRIDGE environments that our runs decide."""
+        return our_tables({case: outcome for case, outcome in self.outcomes.items() if not is_open(outcome)})
 
     @cached_property
     def paper(self) -> Summary:
@@ -265,7 +265,8 @@ class ReportData:
 def report_data(records: Sequence[RunRecord]) -> ReportData:
     """The numbers of the report, from the records of runs and the analyses that come with the package."""
     by_variant, rows = outcomes_by_variant(records), environment_rows()
-    found = preferred(by_variant, is_decided=lambda outcome: answer(outcome).solved is not None)
+    # The variants of MiniGrid see other observations: there, ours says nothing about the paper's
+    found = preferred(by_variant, is_decided=lambda o: bool(o.suite.paper_network) or answer(o).solved is not None)
     rows_by_id = {row.env_id: row for row in rows}
     runs = {env: _environment_runs(env, found, rows_by_id.get(env)) for env in sorted({env for env, _ in found})}
     return ReportData(records, rows, by_variant, found, runs)

@@ -27,7 +27,7 @@ from sqirl.report.full_length import FullLengthRun
 from sqirl.report.learning_curve import LearningCurve
 from sqirl.report.pictures import pictures_of
 from sqirl.report.style import ACCENT, SOLVED, UNSOLVED, Colour
-from sqirl.results.agreement import Agreement
+from sqirl.results.agreement import Agreement, is_open
 from sqirl.results.censoring import StepRange
 from sqirl.results.cross_validation import CrossValidated
 from sqirl.results.outcomes import Case, Outcome
@@ -217,7 +217,7 @@ def _runs(runs: EnvironmentRuns | None, validated: Mapping[Case, CrossValidated 
 
 def _outcome(o: Outcome, curve: LearningCurve | None, validated: CrossValidated | None) -> dict[str, Any]:
     return {
-        "setting": o.setting, "variant": o.variant, "steps": o.complexity, "return": o.best_return,
+        "setting": o.setting, "variant": o.variant, "steps": o.complexity, "open": is_open(o), "return": o.best_return,
         "exact": _range(o.steps_to_optimal), "validated": _range(None if validated is None else validated.steps),
         "seeds": len(o.records), "settings": o.num_settings, "from": o.records[0].played_from,
         "curve": None if curve is None else _curve(curve.thinned(CURVE_POINTS)),

@@ -16,13 +16,14 @@ from pathlib import Path
 from sqirl.algorithms.registry import algorithm, algorithms
 from sqirl.report.data import ReportData
 from sqirl.report.environments import EnvironmentRow
+from sqirl.results.agreement import is_open
 from sqirl.results.censoring import StepRange
 from sqirl.results.outcomes import Outcome
 from sqirl.results.statistics import Estimate
 from sqirl.runtime.files import write_atomically
 
 Cell = float | str | None
-NOT_SOLVED = "not solved"
+NOT_SOLVED, OPEN = "not solved", "open"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def complexity_table(data: ReportData) -> Table:
     """The paper's table of empirical sample complexities (Appendix D.1): steps to solve, ours and the paper's.
 
     Ours adds its variant and a row for each environment that is not the paper's. Empty: not run, or the optimal return is
-    not known; 'not solved': not within the budget.
+    not known; 'not solved': not within the budget; 'open': not so far, and not all was run.
     """
     header = ["env", *(f"{spec.name}_{whose}" for spec in algorithms() for whose in ("ours", "variant", "paper"))]
     rows: list[list[Cell]] = []
@@ -154,7 +155,7 @@ def _environments(data: ReportData) -> Iterator[tuple[str, EnvironmentRow | None
 def _steps(outcome: Outcome | None) -> Cell:
     if outcome is None or outcome.records[0].optimal_return is None:
         return None
-    return outcome.complexity or NOT_SOLVED
+    return OPEN if is_open(outcome) else outcome.complexity or NOT_SOLVED
 
 
 def as_csv(table: Table) -> str:

@@ -13,8 +13,9 @@ from sqirl.report.data import ReportData
 from sqirl.report.differences import DIFFERENCES
 from sqirl.report.full_length_section import full_length_section
 from sqirl.report.markdown import duration, step_range, steps, table, wrapped
+from sqirl.results.agreement import is_open
 from sqirl.results.outcomes import Outcome
-from sqirl.results.statistics import WITHIN_FACTOR
+from sqirl.results.statistics import BUDGET, WITHIN_FACTOR
 
 
 def training_page(data: ReportData, theory: Sequence[TheoryPoint]) -> str:
@@ -48,8 +49,8 @@ def _results(data: ReportData) -> list[str]:
             f"the mean of {ATARI.eval_episodes} evaluation episodes reaches the optimal return, with an evaluation every "
             f"{ATARI.eval_every:,} steps. It is the median over seeds of the best setting. The brackets hold the number of "
             "seeds, the number of settings that were tried, and the variant if it is not our own: `paper` does what the authors' "
-            f"code does (see below). `–`: not solved with any setting, within at most {data.largest_budget:,} steps. "
-            "Empty: not run."
+            f"code does (see below). `–`: not solved with any setting, within {BUDGET:,} steps. `open`: not solved so far; the "
+            "search is not finished, or was not given so many steps. Empty: not run."
         ),
         *wrapped(
             f"Of the environments that the paper's {SQIRL.label} solves and that our runs decide, {SQIRL.label} solves {both} of "
@@ -64,7 +65,8 @@ def _outcome(outcome: Outcome | None) -> str:
     if outcome is None:
         return ""
     variant = "" if outcome.variant == OURS else f", {outcome.variant}"
-    return f"{steps(outcome.complexity)} ({len(outcome.records)}, {outcome.num_settings}{variant})"
+    found = "open" if is_open(outcome) else steps(outcome.complexity)
+    return f"{found} ({len(outcome.records)}, {outcome.num_settings}{variant})"
 
 
 def _optimal_policies(data: ReportData) -> list[str]:

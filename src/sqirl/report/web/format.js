@@ -26,7 +26,7 @@ function stepRange(range) {
 }
 
 // The steps of one of our outcomes, with the variant if it is not our own.
-const ourSteps = outcome => steps(outcome.steps) + (outcome.variant === "ours" ? "" : ` (${outcome.variant})`);
+const ourSteps = outcome => (outcome.open ? "open" : steps(outcome.steps)) + (outcome.variant === "ours" ? "" : ` (${outcome.variant})`);
 
 // The paper's steps to solve; empty if the paper does not have the algorithm.
 const paperSteps = (row, name) => byName[name].in_paper ? steps(row.paper_solved[name]) : "";
