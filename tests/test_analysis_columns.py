@@ -24,13 +24,13 @@ LAYOUTS = [(num_k, first_k) for num_k in (1, 2, 5) for first_k in range(1, num_k
 
 
 @pytest.mark.parametrize(("num_k", "first_k"), LAYOUTS)
-@pytest.mark.parametrize("with_returns", [True, False])
-def test_every_column_has_one_owner(num_k: int, first_k: int, with_returns: bool) -> None:
-    columns = columns_for(num_k, first_k, with_returns=with_returns)
+@pytest.mark.parametrize("num_slacks", [0, 1, 4])
+def test_every_column_has_one_owner(num_k: int, first_k: int, num_slacks: int) -> None:
+    columns = columns_for(num_k, first_k, num_slacks=num_slacks)
     heights = [columns.optimal, *columns.q[1:].tolist()]
-    owners = [*heights, *(j + columns.shortfall for j in heights), columns.worst, *columns.greedy.tolist()]
+    owners = [*heights, *(j + columns.shortfall for j in heights), columns.worst, *columns.greedy.ravel().tolist()]
     assert sorted(owners) == list(range(columns.width))
-    assert len(columns.greedy) == (columns.num_kept if with_returns else 0)
+    assert columns.greedy.shape == (columns.num_kept, num_slacks)
     assert columns.num_kept == num_k - first_k + 1
 
 
@@ -38,7 +38,7 @@ def test_the_layout_of_three_q_functions() -> None:
     """The numbers themselves, so that a change of layout is a decision and not an accident."""
     columns = columns_for(3, 2)
     assert (columns.optimal, columns.base, columns.q[1:].tolist()) == (0, 1, [1, 2, 3])
-    assert (columns.shortfall, columns.worst, columns.greedy.tolist(), columns.width) == (4, 8, [9, 10], 11)
+    assert (columns.shortfall, columns.worst, columns.greedy.tolist(), columns.width) == (4, 8, [[9], [10]], 11)
     assert columns.source.tolist() == [0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10]
 
 
@@ -49,7 +49,7 @@ def test_the_maximum_of_one_q_function_makes_the_next(num_k: int, first_k: int) 
     for offset in (0, columns.shortfall):
         for k in range(1, num_k):
             assert columns.source[columns.q[k + 1] + offset] == columns.q[k] + offset
-    for column in (columns.optimal, columns.optimal + columns.shortfall, columns.worst, *columns.greedy):
+    for column in (columns.optimal, columns.optimal + columns.shortfall, columns.worst, *columns.greedy.ravel()):
         assert columns.source[column] == column
 
 
@@ -60,7 +60,7 @@ def test_how_columns_measure_totals(random_base: bool) -> None:
     assert columns.measure[columns.optimal + columns.shortfall] == SHORTFALL
     assert (columns.measure[columns.q[1:]] == (HEIGHT if random_base else REWARD)).all()
     assert (columns.measure[columns.q[1:] + columns.shortfall] == (SHORTFALL if random_base else UNBOUNDED)).all()
-    assert (columns.measure[[columns.worst, *columns.greedy]] == REWARD).all()
+    assert (columns.measure[[columns.worst, *columns.greedy.ravel()]] == REWARD).all()
 
 
 @pytest.mark.parametrize("stickiness", [0.0, 0.25])
@@ -111,4 +111,17 @@ def test_later_passes_continue_the_first(seed: int) -> None:
         assert part.wrong_decisions == whole.wrong_decisions[2:]
         assert part.gaps.tolist() == whole.gaps[2:].tolist()
         assert part.decisive_gaps.tolist() == whole.decisive_gaps[2:].tolist()
-        assert part.greedy.tolist() == (whole.greedy[2:].tolist() if with_returns else [])
+        assert part.near_greedy.shape == (3, int(with_returns))
+        assert part.near_greedy.ravel().tolist() == (whole.greedy[2:].tolist() if with_returns else [])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_returns_fall_with_the_slack(seed: int) -> None:
+    """With no slack they are those of greedy policies, with a slack of the whole range those of the worst policy."""
+    mdp = random_tables(seed, 40, 3, 7, signed=bool(seed % 2)).sticky(0.25)
+    greedy = backward_pass(mdp, 7, max_k=3)
+    scale = greedy.return_range[1] - greedy.return_range[0]
+    ladder = scale * np.array([0.0, 1e-3, 0.05, 0.3, 2.0])
+    found = backward_pass(mdp, 7, max_k=3, slacks=np.tile(ladder, (3, 1)))
+    assert found.greedy.tolist() == greedy.greedy.tolist() and (np.diff(found.near_greedy, axis=1) <= 1e-12).all()
+    assert found.near_greedy[:, -1] == pytest.approx(found.worst) and found.gaps.tolist() == greedy.gaps.tolist()

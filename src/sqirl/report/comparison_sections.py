@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from sqirl.algorithms.registry import algorithm
 from sqirl.report.data import ReportData
 from sqirl.report.markdown import estimate, steps, table, wrapped
-from sqirl.results.agreement import PROTOCOL_SEEDS, Disagreement
+from sqirl.results.agreement import PROTOCOL_SEEDS, Disagreement, is_open
+from sqirl.results.outcomes import Outcome
 from sqirl.results.statistics import BUDGET, WITHIN_FACTOR
 
 
@@ -93,12 +94,18 @@ def variants_section(data: ReportData) -> list[str]:
     for gain in data.variant_gains:
         ratio = "" if gain.ratio is None else f"{gain.ratio:.2f}"
         label = algorithm(gain.ours.algorithm).label
-        rows.append([f"`{gain.ours.env_id}`", label, steps(gain.ours.complexity), steps(gain.paper.complexity), ratio])
+        rows.append([f"`{gain.ours.env_id}`", label, *map(_found, (gain.ours, gain.paper)), ratio])
     typical = data.median_gain
     median = "" if typical is None else f" The median of the ratios is {typical:.2f}."
     return [
         "## Our variant and that of the authors' code",
         "",
-        *wrapped(f"Median steps where both variants were run. A ratio below 1 is a gain of ours.{median}"),
+        *wrapped(
+            f"Median steps where both variants were run. A ratio below 1 is a gain of ours. `open`: not decided.{median}"
+        ),
         *table(["environment", "algorithm", "ours", "paper's variant", "ratio"], rows, left=2),
     ]
+
+
+def _found(outcome: Outcome) -> str:
+    return "open" if is_open(outcome) else steps(outcome.complexity)
