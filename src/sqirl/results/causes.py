@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from sqirl.algorithms.registry import SQIRL
+
 CAUSES: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         (
             "BRIDGE/breakout_20_fs30-Sticky-v0",
-            "sqirl",
+            SQIRL.name,
         ): "our variant (gradients are not clipped); the search of the paper's variant is not finished",
     }
 )
