@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo check lint test test-slow bench bench-gpu browser docs data clean
+.PHONY: demo check lint test test-slow bench bench-gpu browser docs site data clean
 
 demo: $(VENV)/installed
 	@$(BIN)/python scripts/demo.py
@@ -40,6 +40,14 @@ browser:
 docs: $(VENV)/installed
 	@SQIRL_HOME=$(VENV)/no-builds $(BIN)/sqirl envs --markdown > docs/bridge.md
 	@SQIRL_HOME=$(VENV)/no-builds $(BIN)/python -W ignore scripts/make_docs.py
+	@$(BIN)/python -W ignore scripts/make_site.py
+	@$(BIN)/python -W ignore scripts/snippets.py --write
+
+# The docs as a site in site/, which opens from disk; warnings are errors. NO_MKDOCS_2_WARNING: no advertisement of another generator
+site: $(VENV)/installed
+	@$(PIP) install -c constraints.txt -e '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html is written"
 
 data: $(VENV)/installed
 	@$(BIN)/python -W ignore scripts/make_data.py --time-limit 600 minigrid atari procgen
@@ -54,5 +62,5 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) out site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,11 +1,15 @@
 """`make bench`: the analysis against QuantEcon, against this machine's memory, and against size.
 
-Everything that is compared is measured in this one run, on this one machine, after compilation.
+Everything that is compared is measured in this one run, on this one machine, after compilation. The peak memory of one analysis
+alone, by `python benchmarks/bench_analysis.py --peak STATES ACTIONS [GB]`: the last number is the memory that it may take.
 """
 
 from __future__ import annotations
 
 import math
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,21 +27,31 @@ from sqirl.runtime.memory import available_memory
 OUT = Path("out")
 HORIZON, NUM_ACTIONS, MAX_K = 10, 6, 5
 
+#: The memory of the analyses with little memory: bytes for each state and action.
+SCARCE = 118.0
+
+#: States whose transitions are drawn together.
+PART = 100_000
+
 #: Peak memory for each state of the sticky MDP while its product is made and solved, as measured.
 QUANTECON_BYTES = 14_000
 
 
-def sticky_mdp(num_states: int, horizon: int = HORIZON) -> TabularMDP:
+def sticky_mdp(num_states: int, horizon: int = HORIZON, num_actions: int = NUM_ACTIONS) -> TabularMDP:
     """A sticky MDP whose states are all reachable at every step but the first few.
 
-    Successors lie near each other, as in a breadth-first enumeration, with every tenth one anywhere at all.
+    Successors lie near each other, as in a breadth-first enumeration, with every tenth one anywhere at all. The tables are made
+    in parts, so that this takes no more memory than they do.
     """
     rng = np.random.default_rng(0)
-    here = np.arange(num_states)[:, None]
-    near = here + rng.integers(0, 2000, (num_states, NUM_ACTIONS))
-    far = rng.integers(0, num_states, near.shape)
-    transitions = np.where(rng.random(near.shape) < 0.1, far, near) % num_states
-    rewards = (rng.random(near.shape) < 0.01).astype(float)
+    transitions = np.empty((num_states, num_actions), np.int32)
+    rewards = np.empty((num_states, num_actions))
+    for first in range(0, num_states, PART):
+        here = np.arange(first, min(first + PART, num_states))[:, None]
+        near = here + rng.integers(0, 2000, (len(here), num_actions))
+        far = rng.integers(0, num_states, near.shape)
+        transitions[first : first + PART] = np.where(rng.random(near.shape) < 0.1, far, near) % num_states
+        rewards[first : first + PART] = rng.random(near.shape) < 0.01
     everywhere = np.arange(num_states, dtype=np.int32)
     return TabularMDP.deterministic(
         transitions,
@@ -155,12 +169,56 @@ def one_million() -> None:
     print(f"analyze(max_k=5, search_k=5), witness and planning window included: {time.perf_counter() - began:.1f} s")
 
 
+def peak(num_states: int, num_actions: int, gigabytes: float | None) -> None:
+    """Print seconds and the peak memory of one analysis besides its MDP, for each state and action."""
+    compile_all()
+    mdp = sticky_mdp(num_states, num_actions=num_actions)
+    before, began = _resident(), time.perf_counter()
+    analyze(mdp, search_k=MAX_K, memory=None if gigabytes is None else gigabytes * 1e9)
+    seconds = time.perf_counter() - began
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    limit = "" if gigabytes is None else f", which may take {gigabytes:g} GB"
+    print(
+        f"analyze(max_k=5, search_k=5){limit}, S = {num_states:,}, A = {num_actions}, T = {HORIZON}: {seconds:.1f} s, peak "
+        f"{most / 2**30:.2f} GiB, of which the MDP {mdp.rewards.nbytes * 1.5 / 2**30:.2f}: "
+        f"{(most - before) / (num_states * num_actions):.0f} bytes for each (state, action) besides the MDP"
+    )
+
+
+def _resident() -> int:
+    """The bytes of this process that are in memory now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def peaks() -> None:
+    """The peak memory of analyses in processes of their own: as they like, and with little memory."""
+    for states, actions, gigabytes in (
+        (1_000_000, 6, None),
+        (1_000_000, 6, SCARCE * 6e-3),
+        (300_000, 18, SCARCE * 5.4e-3),
+    ):
+        limit = [] if gigabytes is None else [f"{gigabytes:g}"]
+        command = [sys.executable, __file__, "--peak", str(states), str(actions), *limit]
+        print(subprocess.run(command, check=True, capture_output=True, text=True).stdout, end="")
+
+
+def compile_all() -> None:
+    small = sticky_mdp(100)
+    value(small, HORIZON)
+    analyze(small)
+
+
 def main() -> None:
-    value(sticky_mdp(100), HORIZON)
-    analyze(sticky_mdp(100))  # compile
+    if sys.argv[1:2] == ["--peak"]:
+        limits = [float(given) for given in sys.argv[4:]]
+        peak(int(sys.argv[2]), int(sys.argv[3]), limits[0] if limits else None)
+        return
+    compile_all()
     print(f"{numba.get_num_threads()} threads")
 
     one_million()
+    peaks()
     for num_states in (100_000, 300_000, 1_000_000):
         if num_states * QUANTECON_BYTES > (available_memory() or math.inf):
             print(f"QuantEcon's product at S = {num_states:,} does not fit into the memory that is free")

@@ -141,9 +141,7 @@ def tables(ask: Command, folder: Path) -> dict[str, Any]:
     """The numbers of the report: its tables of environments as CSV by column, and the data of its page."""
     ask("report", "--no-pictures", "-o", str(folder / "page.html"), "--tables", str(folder / "tables"))
     page = (folder / "page.html").read_text()
-    data = json.loads(
-        next(line for line in page.splitlines() if line.startswith("const D = ")).removeprefix("const D = ")[:-1]
-    )
+    data = _data_of(page)
     written = {
         name: list(csv.DictReader((folder / "tables" / name).open())) for name in ("complexities.csv", "returns.csv")
     }
@@ -158,6 +156,15 @@ def tables(ask: Command, folder: Path) -> dict[str, Any]:
         "agreement": agreement,
         **{name: data[name] for name in ("paper", "ours", "counts")},
     }
+
+
+def _data_of(page: str) -> dict[str, Any]:
+    """The data that a page holds, in an element of its own or, in older pages, in a line of its script."""
+    _, element, rest = page.partition('<script type="application/json" id="data">')
+    if element:
+        return dict(json.loads(rest.partition("</script>")[0]))
+    line = next(line for line in page.splitlines() if line.startswith("const D = "))
+    return dict(json.loads(line.removeprefix("const D = ")[:-1]))
 
 
 def _page_row(row: dict[str, Any]) -> dict[str, Any]:

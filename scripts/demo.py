@@ -27,13 +27,14 @@ def show_analysis(game: str, picture: Path) -> None:
     from sqirl.cli.progress import build_display
     from sqirl.mdp.build import build_mdp
     from sqirl.report.analysis_figures import plot_greedy_returns, plot_witness
+    from sqirl.report.analysis_summary import summarize
     from sqirl.report.style import save_figure
 
     print(f"enumerating {game} live ...", file=sys.stderr)
     with build_display(game) as progress:
         mdp = build_mdp(game, progress=progress)
     analysis = analyze(mdp)
-    print(analysis)
+    print(summarize(analysis))
     save_figure(plot_greedy_returns(analysis), picture)
     if analysis.witness is not None:
         save_figure(plot_witness(analysis, mdp.render(analysis.witness.state)), OUT / "demo-witness.png")

@@ -27,7 +27,7 @@ from sqirl.analysis.tolerance import TOLERANCES, with_tolerances
 from sqirl.cli.progress import build_display
 from sqirl.envs.catalogue import catalogue, lookup
 from sqirl.envs.description import describe
-from sqirl.envs.ids import EnvId
+from sqirl.envs.ids import EnvId, parse_id
 from sqirl.mdp.build import BuildProgress, build_mdp
 from sqirl.mdp.screens import with_frames
 from sqirl.mdp.store import named_after, shipped_folder, stored_mdp, user_folder
@@ -51,7 +51,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--frames", action="store_true", help="only draw the frames of shipped MDPs that lack them")
     parser.add_argument("--tolerances", action="store_true", help="only add effective horizons within tolerances")
+    parser.add_argument(
+        "--reanalyze", action="store_true", help="only analyse the stored rows that are not known to be exact"
+    )
     options = parser.parse_args()
+    if options.reanalyze:
+        reanalyze(options.wanted)
+        return
     if options.frames:
         add_frames()
         return
@@ -83,7 +89,7 @@ def make_game_data(ids: list[EnvId], time_limit: float | None, jobs: int) -> Non
     mdp, last = enumerate_as_far(longest, time_limit, jobs)
     covered = [env_id for env_id in ids if mdp.depth is None or mdp.depth >= env_id.horizon]
     if mdp.is_partial and last is not None:
-        note_growth(longest, mdp, last, jobs)
+        note_growth(longest, mdp, last)
     if not covered:
         print(f"{longest}: {mdp.num_states:,} states to step {mdp.depth}, no row covered", flush=True)
         return
@@ -122,6 +128,23 @@ def add_frames() -> None:
         if mdp.screens is None:
             ship(with_frames(mdp, describe(f"BRIDGE/{path.stem}-v0").view()), path)
             print(f"{path.stem}: {path.stat().st_size:,} bytes", flush=True)
+
+
+def reanalyze(wanted: list[str]) -> None:
+    """Analyse the wanted rows again that the archive does not call exact and whose MDP is stored, the smallest first."""
+    archive = json.loads(archive_path().read_text())
+    for name, plain in sorted(archive.items(), key=lambda item: item[1]["num_states"] * item[1]["horizon"]):
+        is_wanted = parse_id(name).suite in wanted or any(text in name for text in wanted)
+        mdp = stored_mdp(name) if is_wanted and not plain.get("exact", False) else None
+        if mdp is None:
+            continue
+        search_k = LARGE_SEARCH_K if mdp.rewards.size > LARGE else None
+        found = analyze(mdp, search_k=search_k, tolerances=TOLERANCES).to_dict()
+        with changing(archive_path()) as analyses:
+            analyses[name] = found
+        keys = ("min_k", "effective_horizon_k", "effective_horizon", "effective_planning_window")
+        changes = [f"{key} {plain[key]} → {found[key]}" for key in keys if plain[key] != found[key]]
+        print(name, "exact" if found["exact"] else "NOT EXACT", *changes, sep="  ", flush=True)
 
 
 def add_tolerances() -> None:
@@ -176,14 +199,14 @@ def note_analyses(env_id: EnvId, mdp: TabularMDP) -> None:
     )
 
 
-def note_growth(env_id: EnvId, mdp: TabularMDP, last: BuildProgress, jobs: int) -> None:
+def note_growth(env_id: EnvId, mdp: TabularMDP, last: BuildProgress) -> None:
     """How far a game came that its longest row asks more of, how it grows, and what the rest would take at that rate."""
     with changing(growth_path()) as notes:
         notes[str(env_id)] = {
             "depth": mdp.depth,
             "states": last.states,
             "growth": round(last.growth, 3),
-            "core_hours": float(f"{last.seconds_left * jobs / 3600:.3g}"),
+            "core_hours": float(f"{last.core_hours_left:.3g}"),
         }
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,3 +63,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", folder], check=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many bad inputs were tried, by kind: the tests of the modules `test_hostile_*`."""
+    done = [report.nodeid for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    found = Counter(Path(node.partition("::")[0]).stem for node in done if "test_hostile_" in node)
+    for module, count in sorted(found.items()):
+        terminalreporter.write_line(f"{module}: {count} bad inputs")

@@ -13,6 +13,14 @@ from sqirl.mdp.tabular import TabularMDP
 
 REWARDS = [Fraction(0), Fraction(0), Fraction(1), Fraction(1, 2), Fraction(3)]
 SIGNED_REWARDS = [*REWARDS, Fraction(-1), Fraction(-2)]
+#: Sums of these differ by parts of 1e-18, which floats cannot hold beside 1. The floats 0.1 + 0.2 and 0.3 differ by 3e-17.
+CRUMB = Fraction(1, 2**60)
+CLOSE_REWARDS = [Fraction(0), Fraction(1), CRUMB, 3 * CRUMB, 1 + 2**9 * CRUMB, *map(Fraction, (0.1, 0.2, 0.3))]
+SIGNED_CLOSE_REWARDS = [*CLOSE_REWARDS, -CRUMB, Fraction(-1)]
+
+
+def reward_lists(close: bool) -> list[list[Fraction]]:
+    return [CLOSE_REWARDS, SIGNED_CLOSE_REWARDS] if close else [REWARDS, SIGNED_REWARDS]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +39,11 @@ def sizes(max_states: int, max_horizon: int) -> st.SearchStrategy[tuple[int, int
 
 @st.composite
 def deterministic(
-    draw: st.DrawFn, max_states: int = 4, max_horizon: int = 4, stickiness: Fraction | None = None
+    draw: st.DrawFn, max_states: int = 4, max_horizon: int = 4, stickiness: Fraction | None = None, close: bool = False
 ) -> Example:
     """A deterministic MDP, sticky if a stickiness is given; start state 0."""
     num_states, num_actions, horizon = draw(sizes(max_states, max_horizon))
-    rewards = st.sampled_from(draw(st.sampled_from([REWARDS, SIGNED_REWARDS])))
+    rewards = st.sampled_from(draw(st.sampled_from(reward_lists(close))))
     # Ends are rare, or most states would never be seen
     successors = st.sampled_from([*range(num_states), *range(num_states), *range(num_states), -1])
     table = {(s, a): (draw(successors), draw(rewards)) for s in range(num_states) for a in range(num_actions)}
@@ -54,10 +62,10 @@ def deterministic(
 
 
 @st.composite
-def stochastic(draw: st.DrawFn, max_states: int = 3, max_horizon: int = 4) -> Example:
+def stochastic(draw: st.DrawFn, max_states: int = 3, max_horizon: int = 4, close: bool = False) -> Example:
     """Random outcomes with thirds, quarters and halves, random rewards for each, a random start distribution."""
     num_states, num_actions, horizon = draw(sizes(max_states, max_horizon))
-    rewards = st.sampled_from(draw(st.sampled_from([REWARDS, SIGNED_REWARDS])))
+    rewards = st.sampled_from(draw(st.sampled_from(reward_lists(close))))
     successors = st.sampled_from([*range(num_states), *range(num_states), None])
     law = st.sampled_from(
         [

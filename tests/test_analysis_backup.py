@@ -7,13 +7,16 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
+from numpy.typing import NDArray
 
 from oracle import ExactMDP, Node
-from sqirl.analysis.backup import MAXIMUM, MEAN, MINIMUM
-from sqirl.analysis.backward import _Layers, value
-from sqirl.analysis.columns import HIGH, LOW, Columns, Layer, columns_for
+from sqirl.analysis.backward import Exactness, Layers, return_range, value
+from sqirl.analysis.columns import BASE, OPTIMAL, Columns
 from sqirl.analysis.episode import optimal_episode
+from sqirl.analysis.reduction import values_at
+from sqirl.analysis.rounding import LEVELS
+from sqirl.analysis.sweeps import MAXIMUM, MEAN, MINIMUM
 from sqirl.analysis.witness import decode_witness
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.convert import to_stochastic
@@ -27,14 +30,20 @@ def close(expected: Fraction) -> object:
     return pytest.approx(float(expected), rel=1e-12, abs=1e-12)
 
 
-def layers_of(example: Example, columns: Columns) -> Iterator[tuple[int, Layer]]:
-    """(t, layer at t), from the last step to the first."""
+def layers_of(
+    example: Example, columns: Columns, level: int = 0
+) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]:
+    """(t, V as floats (S, slots, width), G, D), from the last step to the first."""
     mdp, horizon = example.mdp, example.exact.horizon
-    layers = _Layers(mdp, horizon, columns, float(example.exact.discount), np.zeros(columns.greedy.shape))
-    sets = reachable_sets(mdp, horizon)
+    exactness = Exactness(mdp)
+    exactness.level = level
+    layers = Layers(mdp, horizon, columns, float(example.exact.discount), exactness)
+    sets, every = reachable_sets(mdp, horizon), np.arange(mdp.num_states, dtype=np.int32)
     for t in reversed(range(horizon)):
         layers.step_back(sets.states(t), t)
-        yield t, layers.layer
+        (V, _, G, D), rows, unit = layers.layer, layers.rows, layers.step(t).precision.unit
+        values = np.stack([values_at(V, slot, every, unit) for slot in rows.V], axis=1)
+        yield t, values, np.moveaxis(G[rows.G], 2, 0), np.moveaxis(D[rows.D], 2, 0)
 
 
 def place(example: Example, state) -> tuple[int, int]:
@@ -42,19 +51,6 @@ def place(example: Example, state) -> tuple[int, int]:
     if not example.mdp.stickiness:
         return state, 0
     return state[0], state[1] or 0  # before the first step there is no previous action, and all slots are equal
-
-
-def extreme_totals(exact: ExactMDP) -> dict[Node, tuple[Fraction, Fraction]]:
-    """The least and the greatest total reward over all trajectories from each node."""
-    totals: dict[Node, set[Fraction]] = {}
-    for t, s in reversed(exact.nodes):
-        totals[t, s] = set()
-        for a in exact.actions:
-            for _, reward, n in exact.outcomes[s, a]:
-                goes_on = n is not None and t + 1 < exact.horizon
-                rests = totals[t + 1, n] if goes_on else {Fraction(0)}
-                totals[t, s] |= {reward + exact.discount * rest for rest in rests}
-    return {node: (min(found), max(found)) for node, found in totals.items()}
 
 
 def greedy_values(exact: ExactMDP, q: dict[Node, list[Fraction]]) -> dict[Node, Fraction]:
@@ -81,37 +77,32 @@ def visited_from(exact: ExactMDP, node: Node, allowed: dict[Node, list[int]]) ->
     return found
 
 
-def assert_bounds_and_values(example: Example, num_k: int = 3) -> None:
-    exact, columns = example.exact, columns_for(num_k)
-    totals = extreme_totals(exact)
+def assert_values(example: Example, level: int, num_k: int = 3) -> None:
+    exact, columns = example.exact, Columns(num_k, 1, True, True)
     best = {node: max(row) for node, row in exact.q_star.items()}
     random = exact.solve(lambda row: sum(row) / len(row))[1]
     worst = exact.solve(min)[1]
     q = {k: exact.q(k) for k in range(1, num_k + 1)}
     greedy = {k: greedy_values(exact, q[k]) for k in q}
-    for t, layer in layers_of(example, columns):
+    for t, V, G, _ in layers_of(example, columns, level):
         for state in exact.reachable[t]:
             node, (s, slot) = (t, state), place(example, state)
-            low, high = layer.bounds[s, 0, LOW], layer.bounds[s, 0, HIGH]
-            assert low == close(totals[node][0]) and high == close(totals[node][1])
-            row = layer.U[s, slot]
-            heights = {columns.optimal: best[node], columns.base: random[node]}
-            heights |= {int(columns.q[k + 1]): max(q[k][node]) for k in range(1, num_k)}
-            for column, expected in heights.items():
-                assert low + row[column] == close(expected)
-                assert high - row[column + columns.shortfall] == close(expected)
-            assert row[columns.worst] == close(worst[node])
-            assert row[columns.greedy[:, 0]] == pytest.approx([float(greedy[k][node]) for k in q], rel=1e-12, abs=1e-12)
+            expected = {OPTIMAL: best[node], BASE: random[node]} | {k + 1: max(q[k][node]) for k in range(1, num_k)}
+            for column, number in expected.items():
+                assert V[s, slot, column] == close(number)
+            assert G[s, slot, -1] == close(worst[node])
+            returns = [float(greedy[k][node]) for k in q]
+            assert G[s, slot, :-1] == pytest.approx(returns, rel=1e-12, abs=1e-12)
 
 
 def assert_margins(example: Example, num_k: int = 3) -> None:
-    exact, columns = example.exact, columns_for(num_k, num_slacks=0)
+    exact, columns = example.exact, Columns(num_k, 1, True, False)
     optimal = exact.greedy(exact.q_star)
-    for t, layer in layers_of(example, columns):
+    for t, _, _, D in layers_of(example, columns):
         for state in exact.reachable[t]:
             s, slot = place(example, state)
             for k in range(1, num_k + 1):
-                q, found = exact.q(k), float(layer.D[s, slot, k - 1])
+                q, found = exact.q(k), float(D[s, slot, k - 1])
                 greedy = exact.greedy(q)
                 visited = visited_from(exact, (t, state), greedy)
                 wrong = {(u, place(example, n)[0]) for u, n in visited if not set(greedy[u, n]) <= set(optimal[u, n])}
@@ -124,19 +115,31 @@ def assert_margins(example: Example, num_k: int = 3) -> None:
                 assert decision is None and found == (close(min(margins)) if margins else np.inf)
 
 
-@given(stochastic())
-def test_bounds_and_values_of_random_outcomes(example: Example) -> None:
-    assert_bounds_and_values(example)
+def assert_range(example: Example) -> None:
+    mdp, exact = example.mdp, example.exact
+    found = return_range(mdp, exact.horizon, discount=1.0, sets=reachable_sets(mdp, exact.horizon))
+    assert found == tuple(map(close, exact.return_range))
 
 
-@given(deterministic())
-def test_bounds_and_values_of_a_deterministic_table(example: Example) -> None:
-    assert_bounds_and_values(example)
+@pytest.mark.parametrize("level", range(len(LEVELS)))
+@pytest.mark.parametrize("kind", [stochastic(), deterministic(), deterministic(stickiness=QUARTER)])
+def test_values_in_all_kinds_of_numbers(kind, level: int) -> None:
+    @settings(max_examples=25)
+    @given(kind)
+    def check(example: Example) -> None:
+        assert_values(example, level)
+
+    check()
 
 
-@given(deterministic(stickiness=QUARTER))
-def test_bounds_and_values_with_sticky_actions(example: Example) -> None:
-    assert_bounds_and_values(example)
+@pytest.mark.parametrize("kind", [stochastic(), deterministic(), deterministic(stickiness=QUARTER)])
+def test_the_range_of_returns(kind) -> None:
+    @settings(max_examples=40)
+    @given(kind)
+    def check(example: Example) -> None:
+        assert_range(example)
+
+    check()
 
 
 @given(stochastic())

@@ -5,80 +5,79 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sqirl.analysis import backward
-from sqirl.analysis.backward import backward_pass, fits_in_memory
-from sqirl.analysis.columns import (
-    HEIGHT,
-    REWARD,
-    SHORTFALL,
-    UNBOUNDED,
-    columns_for,
-    new_layer,
-    num_slots,
-    pass_bytes,
-)
+from sqirl.analysis import memory, parallel
+from sqirl.analysis.backward import Exactness, backward_pass, fits_in_memory
+from sqirl.analysis.columns import Columns, Places, Sizes, num_slots
+from sqirl.analysis.memory import NotEnoughMemory, least_bytes, most_bytes, split
+from sqirl.analysis.near_greedy import near_greedy_returns
 from sqirl.analysis.witness import Decision, decode_witness, encode_witness
+from sqirl.mdp.reach import reachable_sets
 from strategies import random_tables
 
-LAYOUTS = [(num_k, first_k) for num_k in (1, 2, 5) for first_k in range(1, num_k + 1)]
 
-
-@pytest.mark.parametrize(("num_k", "first_k"), LAYOUTS)
-@pytest.mark.parametrize("num_slacks", [0, 1, 4])
-def test_every_column_has_one_owner(num_k: int, first_k: int, num_slacks: int) -> None:
-    columns = columns_for(num_k, first_k, num_slacks=num_slacks)
-    heights = [columns.optimal, *columns.q[1:].tolist()]
-    owners = [*heights, *(j + columns.shortfall for j in heights), columns.worst, *columns.greedy.ravel().tolist()]
-    assert sorted(owners) == list(range(columns.width))
-    assert columns.greedy.shape == (columns.num_kept, num_slacks)
-    assert columns.num_kept == num_k - first_k + 1
-
-
-def test_the_layout_of_three_q_functions() -> None:
-    """The numbers themselves, so that a change of layout is a decision and not an accident."""
-    columns = columns_for(3, 2)
-    assert (columns.optimal, columns.base, columns.q[1:].tolist()) == (0, 1, [1, 2, 3])
-    assert (columns.shortfall, columns.worst, columns.greedy.tolist(), columns.width) == (4, 8, [[9], [10]], 11)
-    assert columns.source.tolist() == [0, 1, 1, 2, 4, 5, 5, 6, 8, 9, 10]
-
-
-@pytest.mark.parametrize(("num_k", "first_k"), LAYOUTS)
-def test_the_maximum_of_one_q_function_makes_the_next(num_k: int, first_k: int) -> None:
-    columns = columns_for(num_k, first_k)
-    assert columns.source[columns.base] == columns.base == columns.q[1]
-    for offset in (0, columns.shortfall):
-        for k in range(1, num_k):
-            assert columns.source[columns.q[k + 1] + offset] == columns.q[k] + offset
-    for column in (columns.optimal, columns.optimal + columns.shortfall, columns.worst, *columns.greedy.ravel()):
-        assert columns.source[column] == column
-
-
-@pytest.mark.parametrize("random_base", [True, False])
-def test_how_columns_measure_totals(random_base: bool) -> None:
-    columns = columns_for(3, random_base=random_base)
-    assert columns.measure[columns.optimal] == HEIGHT
-    assert columns.measure[columns.optimal + columns.shortfall] == SHORTFALL
-    assert (columns.measure[columns.q[1:]] == (HEIGHT if random_base else REWARD)).all()
-    assert (columns.measure[columns.q[1:] + columns.shortfall] == (SHORTFALL if random_base else UNBOUNDED)).all()
-    assert (columns.measure[[columns.worst, *columns.greedy.ravel()]] == REWARD).all()
-
-
-@pytest.mark.parametrize("stickiness", [0.0, 0.25])
-def test_the_memory_of_a_pass_is_that_of_its_two_layers(stickiness: float) -> None:
-    mdp, columns = random_tables(0, 20, 3, 5).sticky(stickiness), columns_for(4, 2)
-    layer = new_layer(mdp, columns)
+@pytest.mark.parametrize("num_words", [0, 4])
+@pytest.mark.parametrize(("stickiness", "sparing"), [(0.0, False), (0.25, False), (0.25, True)])
+def test_the_memory_of_a_pass_is_that_of_its_arrays(stickiness: float, sparing: bool, num_words: int) -> None:
+    mdp, columns = random_tables(0, 20, 3, 5).sticky(stickiness), Columns(4, 2, True, True)
+    sizes = Sizes.of(columns, sparing=sparing)
+    layer = sizes.new_layer(mdp, num_words)
+    rows = [2 * n if not stickiness else 3 * n + (1 if sparing else n) for n in (5, 3, 3)]
     assert num_slots(mdp) == (3 if stickiness else 1)
-    assert layer.U.shape == (20, num_slots(mdp), columns.width) and layer.D.shape == (20, num_slots(mdp), 3)
-    assert layer.bounds.shape == (20, 1, 2)
-    assert pass_bytes(mdp, columns) == 2 * (layer.U.nbytes + layer.D.nbytes)
+    assert layer.V.shape == ((rows[0], 20, num_words) if num_words else (rows[0], 20))
+    assert [len(array) for array in (layer.F, layer.G, layer.D)] == rows
+    assert sizes.num_bytes(mdp, num_words) == sum(array.nbytes for array in layer)
+
+
+@pytest.mark.parametrize(("stickiness", "sparing"), [(0.0, False), (0.25, False), (0.25, True)])
+def test_no_row_is_overwritten_before_it_is_read(stickiness: float, sparing: bool) -> None:
+    """Action after action, X goes to a row whose values are not needed any more."""
+    mdp = random_tables(0, 20, 3, 5).sticky(stickiness)
+    sizes = Sizes.of(Columns(4, 2, True, True), sparing=sparing)
+    places = Places(mdp, sizes)
+    for _ in range(4):
+        before = places.rows
+        for part in sizes.parts:
+            source, target = places.move(part)
+            for here, there in zip(source, target, strict=True):
+                last = min(part.last, here.shape[1])
+                for slot in range(len(here)):
+                    needed = set(here[slot + 1 :, part.first : last].ravel().tolist()) | set(
+                        here[:, last:].ravel().tolist()
+                    )
+                    assert not needed & set(there[slot, part.first : last].tolist())
+        after = places.rows
+        for old, new in zip(before, after, strict=True):
+            assert len(set(new.ravel().tolist())) == new.size and not (stickiness == 0 and set(old[0]) & set(new[0]))
 
 
 def test_a_pass_must_fit_into_a_share_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     mdp = random_tables(0, 20, 3, 5)
-    need = pass_bytes(mdp, columns_for(4, 2))
-    for free, fits in ((need, False), (2 * need, True), (None, True)):
-        monkeypatch.setattr(backward, "available_memory", lambda free=free: free)
-        assert fits_in_memory(mdp, 4, 2) is fits
+    need = least_bytes(mdp, Columns(4, 4, True, True), 0)
+    for free, answer in ((need, False), (2 * need, True), (None, True)):
+        monkeypatch.setattr(memory, "available_memory", lambda free=free: free)
+        assert fits_in_memory(mdp, 4, Exactness(mdp)) is answer
+
+
+@pytest.mark.parametrize("stickiness", [0.0, 0.25])
+def test_several_passes_find_what_one_finds(stickiness: float) -> None:
+    """With less memory there are more passes, each over fewer k, and the results are the same."""
+    mdp, columns = random_tables(3, 40, 3, 7).sticky(stickiness), Columns(5, 1, True, True)
+    whole = backward_pass(mdp, 7, max_k=5)
+    least = least_bytes(mdp, columns, 0)
+    counts = set()
+    for limit in (least, 1.15 * least, 1.3 * least):
+        parts = split(mdp, columns, 0, limit)
+        counts.add(len(parts))
+        assert most_bytes(mdp, parts, 0) <= limit
+        assert [k for part, _ in parts for k in range(part.first_k, part.num_k + 1)] == [1, 2, 3, 4, 5]
+        found = backward_pass(mdp, 7, max_k=5, exactness=Exactness(mdp, memory=limit))
+        assert (found.optimal, found.base, found.worst) == (whole.optimal, whole.base, whole.worst)
+        assert found.wrong_decisions == whole.wrong_decisions and found.tail_gap == whole.tail_gap
+        for mine, theirs in ((found.greedy, whole.greedy), (found.gaps, whole.gaps)):
+            assert mine.tolist() == theirs.tolist()
+    assert len(counts) > 1
+    with pytest.raises(NotEnoughMemory, match="lower --max-k"):
+        split(mdp, columns, 0, least - 1)
 
 
 @pytest.mark.parametrize("num_states", [1, 7, 1_000_003])
@@ -86,9 +85,9 @@ def test_a_witness_is_decoded_as_it_was_encoded(num_states: int) -> None:
     states = np.unique(np.array([0, num_states // 2, num_states - 1], np.int32))
     for horizon in (1, 10, 1_000_000):
         for t in {0, horizon // 2, horizon - 1}:
-            numbers = encode_witness(states, horizon - t, num_states)
-            assert (numbers < 0).all()
-            decoded = [decode_witness(number, num_states, horizon) for number in numbers.tolist()]
+            numbers = [encode_witness(state, horizon - t, num_states) for state in states.tolist()]
+            assert max(numbers) < 0
+            decoded = [decode_witness(number, num_states, horizon) for number in numbers]
             assert decoded == [Decision(t, state) for state in states.tolist()]
 
 
@@ -97,8 +96,7 @@ def test_a_margin_names_no_decision() -> None:
 
 
 def test_the_earlier_decision_has_the_smaller_number() -> None:
-    states = np.arange(5, dtype=np.int32)
-    assert encode_witness(states, 4, 5).max() < encode_witness(states, 3, 5).min()
+    assert encode_witness(0, 4, 5) < encode_witness(4, 3, 5) == encode_witness(0, 3, 5) - 4
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -111,17 +109,31 @@ def test_later_passes_continue_the_first(seed: int) -> None:
         assert part.wrong_decisions == whole.wrong_decisions[2:]
         assert part.gaps.tolist() == whole.gaps[2:].tolist()
         assert part.decisive_gaps.tolist() == whole.decisive_gaps[2:].tolist()
-        assert part.near_greedy.shape == (3, int(with_returns))
-        assert part.near_greedy.ravel().tolist() == (whole.greedy[2:].tolist() if with_returns else [])
+        assert part.greedy.tolist() == (whole.greedy[2:].tolist() if with_returns else [])
+        assert part.worst is None  # the pass from k = 1 on has it
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_returns_fall_with_the_slack(seed: int) -> None:
     """With no slack they are those of greedy policies, with a slack of the whole range those of the worst policy."""
     mdp = random_tables(seed, 40, 3, 7, signed=bool(seed % 2)).sticky(0.25)
-    greedy = backward_pass(mdp, 7, max_k=3)
-    scale = greedy.return_range[1] - greedy.return_range[0]
-    ladder = scale * np.array([0.0, 1e-3, 0.05, 0.3, 2.0])
-    found = backward_pass(mdp, 7, max_k=3, slacks=np.tile(ladder, (3, 1)))
-    assert found.greedy.tolist() == greedy.greedy.tolist() and (np.diff(found.near_greedy, axis=1) <= 1e-12).all()
-    assert found.near_greedy[:, -1] == pytest.approx(found.worst) and found.gaps.tolist() == greedy.gaps.tolist()
+    greedy, sets = backward_pass(mdp, 7, max_k=3), reachable_sets(mdp, 7)
+    ladder = greedy.optimal * 7 * np.array([0.0, 1e-3, 0.05, 0.3, 10.0])
+    found = near_greedy_returns(mdp, 7, 3, np.tile(ladder, (3, 1)), discount=1.0, sets=sets)
+    assert found[:, 0] == pytest.approx(greedy.greedy) and (np.diff(found, axis=1) <= 1e-12).all()
+    assert found[:, -1] == pytest.approx(np.full(3, greedy.worst))
+    later = near_greedy_returns(mdp, 7, 3, np.tile(ladder, (2, 1)), discount=1.0, sets=sets)
+    assert later == pytest.approx(found[1:])
+
+
+@pytest.mark.parametrize("stickiness", [0.0, 0.25])
+def test_threads_find_what_one_thread_finds(stickiness: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several blocks of states, X of an action may be overwritten only when all blocks have read it."""
+    mdp = random_tables(1, 5000, 3, 5).sticky(stickiness)
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr(parallel.numba, "get_num_threads", lambda threads=threads: threads)
+        for limit in (None, least_bytes(mdp, Columns(3, 3, True, True), 0)):
+            result = backward_pass(mdp, 5, max_k=3, exactness=Exactness(mdp, memory=limit))
+            found.append((result.optimal, result.worst, *result.greedy, *result.gaps, *result.wrong_decisions))
+    assert found[0] == found[1] == found[2] == found[3]

@@ -23,6 +23,7 @@ def assert_equals_oracle(example: Example) -> None:
     greedy_returns = [exact.greedy_return(exact.q(k)) for k in range(1, horizon + 1)]
     a = analyze(mdp, max_k=horizon, discount=discount, tolerances=())
 
+    assert a.exact
     assert a.optimal_return == pytest.approx(float(optimal), rel=1e-12, abs=1e-12)
     assert a.worst_return == pytest.approx(float(worst), rel=1e-12, abs=1e-12)
     assert a.random_return == pytest.approx(float(exact.random_return), rel=1e-12, abs=1e-12)

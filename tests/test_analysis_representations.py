@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sqirl.analysis.analyze import analyze
-from sqirl.analysis.backup import MAXIMUM, MEAN, MINIMUM
 from sqirl.analysis.backward import value
+from sqirl.analysis.sweeps import MAXIMUM, MEAN, MINIMUM
 from sqirl.mdp.convert import expand_sticky, to_stochastic
 from sqirl.mdp.tabular import TabularMDP
 from strategies import random_tables

@@ -6,9 +6,13 @@ import math
 
 import pytest
 
+from sqirl.algorithms.literal import fit_gorp
 from sqirl.analysis import bounds
 from sqirl.analysis.analyze import analyze
+from sqirl.analysis.guarantees import deterministic_horizon
+from sqirl.experiments.sample_complexity import sample_complexity
 from sqirl.mdp.tabular import TabularMDP
+from strategies import random_tables
 
 
 def test_gorp() -> None:
@@ -79,3 +83,53 @@ def test_an_analysis_carries_the_bounds_of_the_k_that_attains_its_effective_hori
     assert a.bounds.k == k
     assert a.bounds.gorp == pytest.approx(k * 16 * 2**a.effective_horizon * math.log(8 / 0.05))
     assert a.bounds.table[0].sqirl == pytest.approx(k * 64 * a.num_states * 2 ** (a.effective_horizon + 1) / 0.05)
+
+
+def test_the_lemma_bounds_the_deterministic_effective_horizon() -> None:
+    """H_k ≤ H̄_k + log_A(2·log(2·T·A^k)), with m rounded up to a whole number."""
+    k, T, A, gap = 2, 10, 3, 0.1
+    instance = bounds.Instance(k, T, A, gap)
+    m = math.ceil(2 * math.log(2 * T * A**k) / gap**2)
+    assert bounds.gorp_episodes(instance) == m
+    assert bounds.gorp_episodes(instance, failure=0.01) == math.ceil(2 * math.log(100 * T * A**k) / gap**2)
+    found = bounds.deterministic_horizon_bound(instance)
+    stochastic = k + math.log(1 / gap**2, A)
+    assert found == pytest.approx(k + math.log(m, A))
+    assert found == pytest.approx(stochastic + math.log(2 * math.log(2 * T * A**k), A), abs=1e-3)
+    assert bounds.deterministic_horizon_bound(bounds.Instance(2, 10, 3, 1e-200)) == math.inf
+
+
+def test_one_choice_needs_one_episode_for_each_action() -> None:
+    """One step, two actions with rewards 0 and 1: H = 1 + log_2(1) = 1, and the lemma says 1 + log_2⌈2·log 4⌉."""
+    mdp = TabularMDP.deterministic([[-1, -1]], [[0.0, 1.0]], horizon=1)
+    assert fit_gorp(mdp, k=1, m=1).true_return(mdp) == 1.0
+    assert deterministic_horizon(analyze(mdp)) == (1 + math.log2(3), 1)
+    assert deterministic_horizon(analyze(mdp.sticky(0.25))) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_measured_horizon_of_random_mdps_is_below_the_lemma(seed: int) -> None:
+    """m_k, the least m with which GORP is optimal in half of the seeds, against the lemma's bound for the same k."""
+    mdp = random_tables(seed, 12, 2, 4)
+    a = analyze(mdp)
+    low, high = a.return_range
+    checked = 0
+    for k, gap in enumerate(a.gaps, start=1):
+        if gap is None or gap < 0.05:
+            continue
+        instance = bounds.Instance(k, a.horizon, a.num_actions, gap)
+        found = sample_complexity(
+            lambda m, s, k=k: fit_gorp(mdp, k=k, m=m, seed=s),
+            lambda run: run.true_return(mdp) >= a.optimal_return - 1e-9 * (high - low), delta=0.5, seeds=10,
+        )  # fmt: skip
+        assert found is not None and k + math.log(found.m, 2) <= bounds.deterministic_horizon_bound(instance)
+        most = math.ceil(bounds.gorp_episodes(instance))
+        sure = [fit_gorp(mdp, k=k, m=most, seed=s).true_return(mdp) for s in range(3)]
+        assert sum(value >= a.optimal_return - 1e-9 * (high - low) for value in sure) >= 2
+        checked += 1
+    assert checked >= 1
+    assert deterministic_horizon(a)[0] == min(
+        bounds.deterministic_horizon_bound(bounds.Instance(k, a.horizon, 2, gap))
+        for k, gap in enumerate(a.gaps, start=1)
+        if gap is not None
+    )

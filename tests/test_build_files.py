@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -11,11 +12,12 @@ import numpy as np
 import pytest
 
 from envs_for_tests import Corridor
-from sqirl.errors import InvalidMDP, SqirlError, UnknownEnv
+from sqirl.errors import InvalidMDP, SqirlError, UnknownEnv, WorkFailed
 from sqirl.mdp import build_files as module
 from sqirl.mdp.build import BuildProgress, build_mdp
-from sqirl.mdp.build_files import MERGE_MODES, BuiltFile, build_files, merged
+from sqirl.mdp.build_files import MERGE_MODES, BuiltFile, build_files, journal_folder, merged
 from sqirl.mdp.convert import to_stochastic
+from sqirl.mdp.journal import lock_of, remove_journal
 from sqirl.mdp.store import open_mdp, user_folder
 from sqirl.mdp.tabular import TabularMDP
 
@@ -60,7 +62,7 @@ def test_the_summary_of_a_file(tmp_path: Path) -> None:
     (built,) = build(EMPTY, out=tmp_path / "one.npz")
     assert built.to_dict() == {
         "env_id": EMPTY, "num_states": 32, "num_actions": 3, "horizon": 100, "depth": None, "partial": False,
-        "file": str(tmp_path / "one.npz"),
+        "file": str(tmp_path / "one.npz"), "scope": "", "kept": False,
     }  # fmt: skip
     assert str(built) == f"{EMPTY}: 32 states, 3 actions, closed -> {tmp_path / 'one.npz'}"
     (short,) = build(EMPTY, out=tmp_path / "one.npz", horizon=3)
@@ -131,17 +133,91 @@ def test_the_journal_is_kept_while_the_build_is_partial(tmp_path: Path) -> None:
     assert np.array_equal(whole.mdp.transitions, build_mdp(DOORKEY).transitions), "resumed and built at once are equal"
 
 
-def test_a_resumed_build_expands_only_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def expanded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the blocks that are expanded from now on."""
     from sqirl.mdp import frontier
 
-    expanded: list[int] = []
+    sizes: list[int] = []
     expand = frontier.expand
 
     def counting(game, packed):
-        expanded.append(len(packed))
+        sizes.append(len(packed))
         return expand(game, packed)
 
     monkeypatch.setattr(frontier, "expand", counting)
+    return sizes
+
+
+def test_a_smaller_result_does_not_replace_a_larger_one(tmp_path: Path) -> None:
+    (whole,) = build(DOORKEY, out=tmp_path / "m.npz")
+    content = whole.path.read_bytes()
+    for smaller in ({"max_states": 50}, {"horizon": 3}, {"max_states": 1, "horizon": 4}):
+        (kept,) = build(DOORKEY, out=tmp_path / "m.npz", **smaller)
+        assert kept.path.read_bytes() == content and kept.mdp.num_states == whole.mdp.num_states
+        assert kept.smaller.num_states < 60 and kept.covers_what_was_asked and kept.to_dict()["kept"]
+        assert "kept" in str(kept) and "was not written" in str(kept)
+    (partial,) = build(DOORKEY, out=tmp_path / "p.npz", max_states=150)
+    (less,) = build(DOORKEY, out=tmp_path / "p.npz", horizon=3)
+    assert less.smaller.depth == 3 and TabularMDP.load(less.path).depth == partial.mdp.depth > 3
+    (other,) = build(EMPTY, out=tmp_path / "m.npz", horizon=3)
+    assert other.smaller is None and TabularMDP.load(other.path).name == EMPTY, "a file of another env is replaced"
+
+
+def test_builds_that_were_complete_are_not_enumerated_again(expanded: list[int]) -> None:
+    builds = build_files([DOORKEY, EMPTY], jobs=1, merge="none")
+    next(builds)
+    del builds  # as if the command was killed during the second build
+    first = sum(expanded)
+    build(DOORKEY, EMPTY, merge="none")
+    second = build_mdp(EMPTY).num_states
+    assert first == 260 and sum(expanded) - second == 260 + second
+    assert not list((user_folder() / "builds").iterdir())
+
+
+def test_the_journal_is_locked_until_the_build_has_been_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sqirl.mdp import build as build_module
+
+    replay, refused = build_module.check_replays, []
+
+    def a_second_build(*arguments: Any) -> None:
+        with pytest.raises(WorkFailed, match="another build is running"):
+            build_mdp(EMPTY, folder=journal_folder("MiniGrid-Empty-5x5"))
+        refused.append(True)
+        replay(*arguments)
+
+    monkeypatch.setattr(build_module, "check_replays", a_second_build)
+    build(EMPTY)
+    assert refused
+
+
+def test_a_journal_in_use_is_not_removed() -> None:
+    folder = journal_folder("MiniGrid-Empty-5x5")
+    build_mdp(EMPTY, folder=folder)
+    with lock_of(folder):
+        remove_journal(folder)
+    assert folder.exists()
+    remove_journal(folder)
+    assert not list(folder.parent.iterdir())
+
+
+def test_what_a_kill_during_the_clean_up_leaves_is_cleaned_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sqirl.mdp import journal
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stopped = SimpleNamespace(rmtree=lambda path, **_: interrupt() if path.exists() else None)
+        patch.setattr(journal, "shutil", stopped)
+        build(DOORKEY, merge="none")
+    assert list((user_folder() / "builds").iterdir())
+    (again,) = build(DOORKEY, merge="none")
+    assert again.mdp.num_states == 260 and not list((user_folder() / "builds").iterdir())
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_resumed_build_expands_only_what_is_missing(expanded: list[int]) -> None:
     build(DOORKEY, max_states=60)
     first = sum(expanded)
     build(DOORKEY, merge="none")

@@ -27,14 +27,22 @@ def test_good_envs_pass(target: str, how: str) -> None:
 @pytest.mark.parametrize(
     ("target", "problem"),
     [
-        ("envs_for_tests:Slippery", "another random seed: the env is stochastic"),
         ("envs_for_tests:ForgetfulKey", "states with the same key"),
-        ("FrozenLake-v1", "the env is stochastic"),
     ],
 )
 def test_bad_envs_are_caught(target: str, problem: str) -> None:
     report = check_env(target, steps=2000)
     assert report.problem is not None and problem in report.problem
+
+
+@pytest.mark.parametrize(
+    ("target", "way"), [("envs_for_tests:Slippery", "estimated from draws"), ("FrozenLake-v1", "are read from P")]
+)
+def test_random_outcomes_are_no_problem_but_are_said(target: str, way: str) -> None:
+    report = check_env(target, steps=300)
+    assert report.problem is None and report.randomness is not None
+    first, *_, last = str(report).splitlines()
+    assert f"{target}: random steps, one start" in first and way in last
 
 
 def test_state_outside_the_snapshot_is_caught() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import io
 import re
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,8 @@ from typer.testing import CliRunner
 from sqirl.algorithms import registry
 from sqirl.algorithms.registry import algorithms_with, all_options
 from sqirl.algorithms.spec import Option
+from sqirl.analysis.progress import AnalysisProgress
+from sqirl.cli import progress
 from sqirl.cli.options import parse_seeds, parse_steps, with_algorithm_options
 from sqirl.cli.progress import counting_display, duration
 from sqirl.errors import SqirlError
@@ -157,3 +162,50 @@ def test_what_is_printed_during_progress_goes_to_stderr(capsys: pytest.CaptureFi
     print("the result")
     out, err = capsys.readouterr()
     assert out == "the result\n" and "an env says something" in err
+
+
+def without_seconds(text: str) -> list[str]:
+    """The lines, with N for the seconds that a busy machine took."""
+    return re.sub(r"\b\d+ s\b", "N s", text).splitlines()
+
+
+def test_off_a_terminal_a_line_with_the_time_left_comes_again_and_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.02)
+    with progress.analysis_display("game") as (_, analysed):
+        time.sleep(0.1)
+        with progress.counting_display("screens") as count:
+            count(1, 4)
+            time.sleep(0.1)
+            count(4, 4)
+        analysed(AnalysisProgress("backward pass", 0.75, 100.0, 2_000_000_000))
+        said = without_seconds(capsys.readouterr().err)
+        time.sleep(0.1)
+    lines = [*said, *without_seconds(capsys.readouterr().err)]
+    assert "sqirl: game: the analysis takes 2 GB of memory" in said  # at once
+    assert lines[0] == "sqirl: game: starting, N s so far, time left unknown"
+    assert "sqirl: screens: 1 of 4, N s so far, about N s left" in lines
+    assert lines[-1] == "sqirl: game: backward pass, 2 GB of memory, N s so far, about 2 min left"
+
+
+def test_on_a_terminal_of_80_columns_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines hold every word, and their end is erased; a name that looks like markup is text."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    name, text = "x[/foo] " + "long " * 30 + "name", "step 1/50  " + "word " * 40 + "end"
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(progress, "DRAWING_SECONDS", 0.01)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with progress._display(name) as state:
+        state.show(0.5, text)
+        time.sleep(0.1)
+    drawn = re.sub(r"\x1b\[\d*[AJ]|\r", "\f", terminal.getvalue()).split("\f")
+    whole = next(part for part in drawn if "end" in part)
+    assert all(len(line) < 80 for line in whole.splitlines()) and "############............" in whole
+    assert " ".join(whole.split()).startswith(name) and whole.split()[-43:] == text.split()
+    assert terminal.getvalue().endswith("\r\x1b[J")

@@ -174,7 +174,6 @@ def test_a_search_is_finished_when_an_iteration_exceeds_the_budget() -> None:
 
 
 def test_agreement_counts_only_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agreement_module, "CAUSES", {("b", "ppo"): "another clock"})
     envs = [
         f"BRIDGE/{stem}-Sticky-v0" for stem in ("pong_20_fs30", "freeway_10_fs30", "freeway_20_fs30", "qbert_10_fs30")
     ]
@@ -195,6 +194,9 @@ def test_agreement_counts_only_what_is_known(monkeypatch: pytest.MonkeyPatch) ->
     assert (only.env_id, only.ours, only.paper, only.cause) == (fails, None, 40_000, "another clock")
     assert (far.env_id, far.ours, far.paper, far.cause) == (slow, 80_000, 20_000, "")
     assert left.env_id == short and left.missing == ("run to 500,000 steps",)
+    spread = [ppo(seed, steps, env=slow) for seed, steps in enumerate((10_000, 80_000, 90_000, 80_000, None))]
+    (far,) = agreement("ppo", outcomes(spread), paper).far_apart
+    assert far.ours == 80_000 and far.cause == "seeds differ as much: 10,000, 80,000, 80,000, 90,000, –"
     data = report_data(records)
     kinds = [(row[0], row[2]) for row in agreement_table(data).rows]
     assert (short, "open") in kinds

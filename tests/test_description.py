@@ -25,7 +25,8 @@ from sqirl.envs.suites import ATARI, FULL_ATARI, MINIGRID, OWN, PROCGEN, SUITES,
 from sqirl.errors import InvalidMDP, UnknownEnv, WorkFailed
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.store import stored_mdp
-from sqirl.play.training_env import EPISODE_LIMIT, horizon_of, training_env
+from sqirl.play.own_env import EPISODE_LIMIT
+from sqirl.play.training_env import horizon_of, training_env
 
 ROWS = {str(row.env_id): row for row in catalogue()}
 PONG_GAME = "PongNoFrameskip-v4"
@@ -273,7 +274,7 @@ def test_counting_wrappers_are_removed_everywhere() -> None:
         ("envs_for_tests:Nothing-v0", "no environment named 'Nothing-v0'"),
         ("no_such_module:Env", "cannot import 'no_such_module' .*ModuleNotFoundError"),
         ("missing.py:Env", "no file 'missing.py'"),
-        ("Nothing-v0", "no environment named 'Nothing-v0'; `sqirl envs` lists"),
+        ("Nothing-v0", "no environment named 'Nothing-v0'; give an id"),
         ("pong_20_fs30", "did you mean .*BRIDGE/pong_20_fs30-v0"),
         ("pong_20_fs30-Sticky", "did you mean .*BRIDGE/pong_20_fs30-Sticky-v0"),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sqirl.cli.main import app
+from sqirl.cli.main import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 PAPER_TO_CODE = ROOT / "docs" / "paper_to_code.md"
@@ -19,12 +19,12 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architec
 #: Files are named from the root of the project or from that of the package.
 FOLDERS = (ROOT, ROOT / "src" / "sqirl")
 #: What commands write.
-WRITTEN = ("out/", "report.html")
+WRITTEN = ("out/", "report.html", "site/index.html")
 
 
 def quoted(path: Path) -> list[str]:
     """Everything between backticks, without the blocks of code."""
-    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     return re.findall(r"`([^`\n]+)`", text)
 
 
@@ -45,11 +45,9 @@ def found(name: str) -> Any:
 
 @cache
 def functions_in(path: Path) -> set[str]:
-    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
-
-
-def commands() -> set[str | None]:
-    return {command.name for command in app.registered_commands}
+    return {
+        node.name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -79,15 +77,22 @@ def test_files_and_tests_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_targets_are_known(page: Path) -> None:
-    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    lines = [*quoted(page), *re.findall(r"^ *((?:sqirl|make) [a-z-]+)(?= |$)", page.read_text(), flags=re.MULTILINE)]
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    lines = [
+        *quoted(page),
+        *re.findall(r"^ *((?:sqirl|make) [a-z-]+)(?= |$)", page.read_text(encoding="utf-8"), flags=re.MULTILINE),
+    ]
     called = [line.split()[:2] for line in lines if re.match(r"(sqirl|make) [a-z]", line)]
-    assert [call for call in called if call[1] not in (commands() if call[0] == "sqirl" else targets)] == []
+    assert [call for call in called if call[1] not in (COMMANDS if call[0] == "sqirl" else targets)] == []
 
 
 def test_every_row_of_the_paper_has_code_and_a_test() -> None:
     """Rows without code say so in words; all other rows name code, and what has code has a test."""
-    rows = [line.split("|")[1:-1] for line in PAPER_TO_CODE.read_text().splitlines() if line.startswith("| ")]
+    rows = [
+        line.split("|")[1:-1]
+        for line in PAPER_TO_CODE.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ")
+    ]
     rows = [[cell.strip() for cell in row] for row in rows if row[0].strip() != "Paper"]
     assert len(rows) > 40 and all(len(row) == 5 for row in rows)
     for paper, _, code, _, test in rows:
@@ -96,7 +101,7 @@ def test_every_row_of_the_paper_has_code_and_a_test() -> None:
 
 
 def test_every_numbered_item_of_the_paper_is_there() -> None:
-    text = PAPER_TO_CODE.read_text()
+    text = PAPER_TO_CODE.read_text(encoding="utf-8")
     items = [
         *(f"Algorithm {n}" for n in (1, 2)), *(f"Table {n}" for n in range(1, 7)), *(f"Figure {n}" for n in range(1, 6)),
         "Definition 3.1", "Definition 3.2", "Definition 3.3", "Lemma 3.4", "Assumption 3.5", "Theorem 3.6", "Definition A.1",
@@ -107,7 +112,7 @@ def test_every_numbered_item_of_the_paper_is_there() -> None:
 
 def test_the_python_of_the_readme_names_what_exists() -> None:
     """Every attribute of `sqirl` in the README's Python is there; every line parses."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
     assert blocks
     for block in blocks:
         for node in ast.walk(ast.parse(block)):

@@ -62,3 +62,17 @@ def test_plot_records(example, tmp_path: Path) -> None:
     lines = [line.split() for line in out.splitlines() if line.startswith("BRIDGE/")]
     assert len(lines) == 12 and {line[1] for line in lines} == {"SQIRL", "GORP", "PPO", "DQN"}
     assert (tmp_path / "out" / "curves.png").stat().st_size > 10_000
+
+
+def test_linear_mdp(example) -> None:
+    out = example("linear_mdp.py")
+    shares = [int(line.split(": ")[1].split(" %")[0]) for line in out.splitlines() if line.startswith("SQIRL with the")]
+    tabular, linear = shares
+    assert linear > 85 and tabular < linear - 30
+    assert out.count("2-realizable (F contains Q^1..Q^2): yes") == 2 and out.count("no counterexample among") == 2
+
+
+def test_diagnose_my_env(example) -> None:
+    out = example("diagnose_my_env.py")
+    assert out.startswith("TwoDoors (exact)") and "What to do" in out
+    assert "frame skip 2" in out and "exploration policy" in out

@@ -7,16 +7,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 
 from sqirl.algorithms.registry import DQN, SQIRL
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archived_analyses
 from sqirl.analysis.result import Analysis
 from sqirl.cli.progress import duration
+from sqirl.envs.actions import action_names
 from sqirl.errors import SqirlError
+from sqirl.experiments.sample_complexity import Share
 from sqirl.experiments.theory import TheoryPoint
-from sqirl.mdp.build import BuildProgress
-from sqirl.report.analysis_figures import plot_greedy_returns, plot_witness
+from sqirl.mdp.build import BuildProgress, build_mdp
+from sqirl.mdp.trace import live_game
+from sqirl.report.analysis_figures import plot_greedy_returns, plot_witness, save_witness
+from sqirl.report.contrast import contrast, loss, loss_share, wrong_action
+from sqirl.report.curve_axes import return_range, step_range
 from sqirl.report.curves import plot_curves, save_curves
 from sqirl.report.data import ReportData, report_data
 from sqirl.report.environments import as_printed, environment_rows
@@ -25,10 +32,17 @@ from sqirl.report.figures import (
     bounds_figure,
     figure_2_min_k,
     figure_3_sample_complexities,
+    figure_5_learning_curves,
     theory_figure,
     write_figures,
 )
+from sqirl.report.marks import bound_marks, num_neither, pair_marks, rail_height
+from sqirl.report.picture_cache import cached_pictures, pictures_folder
+from sqirl.report.pictures import witness_picture
+from sqirl.report.predictors import DRAWN
 from sqirl.report.style import save_figure
+from sqirl.runs.config import RunConfig
+from sqirl.runs.record import Point, RunRecord
 from sqirl.runs.store import shipped_records
 from strategies import random_tables
 
@@ -60,8 +74,21 @@ def test_the_witness_plot_marks_greedy_and_optimal_actions(failing: Analysis) ->
         (middle, failing.witness.q, failing.witness.greedy_actions),
         (right, failing.witness.optimal_q, failing.witness.optimal_actions),
     ):
-        assert [bar.get_height() for bar in axes.patches] == pytest.approx([value - max(values) for value in values])
+        assert [bar.get_height() for bar in axes.patches] == pytest.approx([max(values) - value for value in values])
         assert axes.collections[0].get_offsets()[:, 0].tolist() == list(chosen)
+
+
+def test_the_witness_picture_shows_the_state_itself_and_the_names_of_actions(tmp_path: Path) -> None:
+    """In FrozenLake the actions that lead to a state lead elsewhere when they are replayed with other slips."""
+    mdp = build_mdp("FrozenLake-v1", horizon=50)
+    analysis = analyze(mdp, search_k=5)
+    assert np.array_equal(witness_picture(mdp, analysis.witness), mdp.render(analysis.witness.state))
+    names = action_names(live_game(mdp))
+    assert names == ("LEFT", "DOWN", "RIGHT", "UP")
+    figure = plot_witness(analysis, None, action_names=names)
+    assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == list(names)
+    assert save_witness(mdp, replace(analysis, witness=None), tmp_path / "none.png") is not None
+    assert not (tmp_path / "none.png").exists()
 
 
 def test_figures_are_written_in_the_format_of_their_name(failing: Analysis, tmp_path: Path) -> None:
@@ -76,7 +103,7 @@ def test_an_analysis_reads_well_and_survives_json(failing: Analysis) -> None:
     import json
 
     text = str(failing)
-    assert f"min k {failing.min_k}" in text and f"Greedy on Q^{failing.witness.k} fails" in text and "GORP" in text
+    assert f"min k {failing.min_k}" in text and f"Greedy on Q^{failing.witness.k} fails" in text
     assert Analysis.from_dict(json.loads(failing.to_json())) == failing
     unsettled = analyze(random_tables(3, 30, 3, 8), max_k=1, search_k=1)
     assert unsettled.searched_k == 1 and "\n\n" in str(unsettled)
@@ -114,31 +141,98 @@ def test_figure_2_has_a_bar_for_each_k_of_the_analyses(shipped: ReportData) -> N
     analysed = [row for row in shipped.rows if row.analysis is not None]
     assert sum(solved) + sum(unsolved) == len(analysed) == shipped.num_built
     assert sum(solved) == sum(row.paper_solved["ppo"] is not None for row in analysed)
-    assert solved[0] + unsolved[0] == sum(row.approx_min_k == 1 for row in analysed) and ks[0] == "1"
+    assert solved[0] + unsolved[0] == sum(row.approx_min_k == 1 for row in analysed) and ks[:6] == [*"12345", "6–10"]
+
+
+def places(axes: Axes) -> list[tuple[float, float]]:
+    dots = [each for each in axes.collections if isinstance(each, PathCollection)]
+    return sorted(tuple(at) for each in dots for at in each.get_offsets().tolist())
 
 
 def test_figure_3_shows_what_both_algorithms_solve(shipped: ReportData) -> None:
-    paper, ours = figure_3_sample_complexities(shipped, SQIRL, DQN).axes[0].collections
-    assert len(paper.get_offsets()) == shipped.paper.pairs[1].both == 59
+    axes, marks = figure_3_sample_complexities(shipped, SQIRL, DQN).axes[0], pair_marks(shipped, SQIRL, DQN)
+    paper = [mark for mark in marks if not mark.ours]
+    assert sum(m.x is not None and m.y is not None for m in paper) == shipped.paper.pairs[1].both == 59
+    assert num_neither(marks, ours=False) == shipped.paper.pairs[1].neither
+    assert len(paper) == 155  # those that only one solves are on the rails
     mine = shipped.our_complexities
-    expected = [(mine["dqn"].get(env), steps) for env, steps in mine["sqirl"].items()]
-    assert sorted(map(tuple, ours.get_offsets().tolist())) == sorted((x, y) for x, y in expected if x and y)
+    assert {(m.env_id, m.x, m.y) for m in marks if m.ours} == {
+        (env, mine["dqn"][env], steps) for env, steps in mine["sqirl"].items() if env in mine["dqn"]
+    }
+    shown = [m for m in marks if m.x is not None or m.y is not None]
+    assert places(axes) == sorted(
+        (rail_height(m.lane) if m.x is None else m.x, rail_height(m.lane) if m.y is None else m.y) for m in shown
+    )
 
 
-def test_the_theory_figure_prefers_our_results(shipped: ReportData) -> None:
-    left, right = theory_figure(shipped).axes
-    shown = {tuple(at) for dots in left.collections for at in dots.get_offsets().tolist()}
+def test_the_theory_figure_shows_ours_and_the_papers(shipped: ReportData) -> None:
+    shown = places(theory_figure(shipped).axes[0])
     row = next(row for row in shipped.rows if "breakout_20_" in row.env_id)
-    assert (row.effective_horizon, 120_000) in shown and (row.effective_horizon, 400_000) not in shown
-    points = shipped.steps_of_sqirl_against(lambda row: row.bound)
-    assert sum(len(dots.get_offsets()) for dots in right.collections) == len(points) == len({p.env_id for p in points})
+    assert (row.bound, 170_000) in shown and (row.bound, 400_000) in shown and row.paper_solved["sqirl"] == 400_000
+    assert len(shown) == len(bound_marks(shipped)) and any(mark.y is None for mark in bound_marks(shipped))
+
+
+def test_the_ranges_of_k_do_not_jump(shipped: ReportData) -> None:
+    exact = shipped.least_k(lambda row: row.min_k)
+    assert [group.label for group in exact] == ["1", "2", "3", "4", "5", "6–10", "11–20", "21–50", "51+", "more"]
+    inside = {
+        k for group in exact if group.label == "6–10" for k in (row.min_k for row in (*group.solved, *group.unsolved))
+    }
+    assert inside <= set(range(6, 11)) and 9 in inside
+
+
+def test_two_games_are_one_game(shipped: ReportData) -> None:
+    found = contrast(shipped.rows)
+    assert found is not None
+    easy, hard = found.easy, found.hard
+    assert replace(easy.catalogue_row.env_id, horizon=1) == replace(hard.catalogue_row.env_id, horizon=1)
+    assert easy.min_k == 1 and hard.horizon > easy.horizon
+    assert all(easy.paper_solved[spec.name] and not hard.paper_solved[spec.name] for spec in DRAWN)
+    witness = hard.analysis.witness
+    wrong = wrong_action(witness)
+    assert witness.q[wrong] == max(witness.q) and witness.optimal_q[wrong] < max(witness.optimal_q)
+    assert loss(witness) == max(witness.optimal_q) - witness.optimal_q[wrong] > 0
+    assert loss_share(hard) == max(loss_share(row) for row in shipped.rows if replace(row.catalogue_row.env_id, horizon=1)
+                                   == replace(hard.catalogue_row.env_id, horizon=1))  # fmt: skip
+    assert contrast([easy]) is None and contrast([]) is None
+
+
+def test_pictures_are_drawn_once(own_store: Path) -> None:
+    drawn = []
+
+    def draw() -> list[dict[str, str]]:
+        drawn.append(1)
+        return [{"caption": "start", "url": "data:image/png;base64,AAAA"}]
+
+    assert cached_pictures("a", draw) == cached_pictures("a", draw) == draw() and len(drawn) == 2
+    (file,) = pictures_folder().iterdir()
+    for damage in ("{", "[1]", '[{"caption": "x", "url": "javascript:alert(1)"}]', "null"):
+        file.write_text(damage)
+        assert cached_pictures("a", draw) == draw()
+    assert cached_pictures("none", lambda: []) == [] and len(list(pictures_folder().iterdir())) == 1
+    pictures_folder().rename(own_store / "old")
+    (own_store / "pictures").write_text("a file, not a folder")
+    assert cached_pictures("a", draw) == draw()
+
+
+def test_a_single_evaluation_and_equal_returns_have_axes_around_them() -> None:
+    config = RunConfig("sqirl", FREEWAY, seed=0)
+    flat = RunRecord(config, (Point(10_000, 0.5),), optimal_return=0.5, random_return=0.5)
+    data = report_data([flat])
+    axes = figure_5_learning_curves(data.runs[FREEWAY]).axes[0]
+    assert axes.get_xlim()[0] < 10_000 < axes.get_xlim()[1] and axes.get_ylim()[1] - axes.get_ylim()[0] > 0.4
+    own = replace(
+        flat, config=replace(config, env_id="m:Env"), curve=(Point(0, 0.0),), optimal_return=None, random_return=0.0
+    )
+    runs = report_data([own]).runs["m:Env"]
+    assert return_range(runs) == (-1.0, 1.0) and step_range(runs, log=True) == (0.1, 10.0)
 
 
 def test_the_bounds_figure_shows_every_point() -> None:
     points = [
-        TheoryPoint("a", "gorp", 10, 1e4),
-        TheoryPoint("a", "sqirl", 100, 1e6),
-        TheoryPoint("b", "sqirl", 50, 1e5),
+        TheoryPoint("a", "gorp", 10, 1e4, Share(20, 20)),
+        TheoryPoint("a", "sqirl", 100, 1e6, Share(19, 20)),
+        TheoryPoint("b", "sqirl", 50, 1e5, Share(20, 20)),
     ]
     gorp, sqirl = bounds_figure(points).axes[0].collections
     assert gorp.get_offsets().tolist() == [[1e4, 10]] and sqirl.get_offsets().tolist() == [[1e6, 100], [1e5, 50]]
@@ -147,7 +241,15 @@ def test_the_bounds_figure_shows_every_point() -> None:
 def test_all_figures_are_written(tmp_path: Path) -> None:
     records = [record for record in shipped_records() if record.config.env_id in ("PongNoFrameskip-v4", FREEWAY)]
     written = write_figures(report_data(records), tmp_path)
-    names = ["sqirl-ppo", "sqirl-dqn", "min-k", "theory", "curve-freeway_10_fs30-Sticky-v0", "curve-PongNoFrameskip-v4"]
+    names = [
+        "sqirl-ppo",
+        "sqirl-dqn",
+        "min-k",
+        "theory",
+        "effective-horizon",
+        "curve-freeway_10_fs30-Sticky-v0",
+        "curve-PongNoFrameskip-v4",
+    ]
     assert sorted(path.name for path in written) == sorted(name + end for name in names for end in (".pdf", ".svg"))
     assert all(path.stat().st_size > 1000 for path in written)
 

@@ -164,6 +164,7 @@ def test_a_checkpoint_of_ppo_goes_both_ways() -> None:
 
 def test_the_same_seed_is_the_same_run_and_models_are_saved(tmp_path: Any) -> None:
     models = [make_ppo(PPOOnGPU).learn(200) for _ in range(2)]
+    assert models[0].precision == "float32"  # bfloat16 on a GPU
     assert th.equal(weights_of(models[0]), weights_of(models[1]))
     observations = models[0].env.reset()
     models[0].save(tmp_path / "model")

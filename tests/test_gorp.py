@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,19 @@ from hypothesis import strategies as st
 
 from sqirl.algorithms.gorp.algorithm import GORP
 from sqirl.algorithms.gorp.policy import table_policy_of
-from sqirl.algorithms.gorp.sequences import MAX_SEQUENCES, action_sequences, check_sequences, follow, plans_after
+from sqirl.algorithms.gorp.sequences import (
+    MAX_SEQUENCES,
+    action_sequences,
+    check_sequences,
+    follow,
+    plans_after,
+    returns_from,
+)
 from sqirl.algorithms.literal import Fitted, OpenLoopPolicy, fit_gorp, fit_sqirl
 from sqirl.errors import SqirlError
 from sqirl.evaluation.returns import evaluate_on_table
 from sqirl.mdp.tabular import TabularMDP
+from sqirl.play.episodes import play_episodes
 from sqirl.play.players import TablePlayer
 from sqirl.play.table import Table
 from sqirl.play.vec_env import TableVecEnv
@@ -36,6 +45,12 @@ def best_sequence(mdp: TabularMDP) -> tuple[float, list[int]]:
     ]
     best = max(total for total, _ in found)
     return best, list(next(plan for total, plan in found if total == best))
+
+
+def test_learning_leaves_no_folder_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    deep_gorp(tiny_table(random_tables(0, 5, 2, 2)), k=1, m=1)
+    assert not list(tmp_path.iterdir())
 
 
 @settings(max_examples=25)
@@ -204,3 +219,23 @@ def test_a_player_without_a_horizon_is_refused() -> None:
     player.horizon = None
     with pytest.raises(SqirlError, match="says nothing about the length of its episodes; give horizon="):
         fit_sqirl(player, k=1, m=1)
+
+
+def test_gorp_discounts_from_the_timestep_that_it_decides() -> None:
+    """1 now or 1.5 a step later: without a discount the later one is better, with γ = 0.5 the earlier one."""
+    transitions = np.array([[1, 2], [-1, -1], [-1, -1]])
+    mdp = TabularMDP.deterministic(transitions, np.array([[1.0, 0.0], [0.0, 0.0], [1.5, 1.5]]), horizon=2)
+    chosen = [fit_gorp(mdp, k=2, m=1, gamma=gamma).policy.actions[0] for gamma in (1.0, 0.7, 0.6, 0.5)]
+    assert chosen == [1, 1, 0, 0]  # 1.5 · 0.7 > 1 > 1.5 · 0.6
+    for gamma in (0.0, -1.0, 1.5, float("nan")):
+        with pytest.raises(SqirlError, match=r"is not in \(0, 1\]"):
+            fit_gorp(mdp, k=1, m=1, gamma=gamma)
+
+
+def test_returns_are_counted_from_a_timestep_on() -> None:
+    mdp = TabularMDP.deterministic([[1, -1], [2, 2], [-1, -1]], [[4.0, 1.0], [2.0, 2.0], [8.0, 8.0]], horizon=3)
+    plans = np.array([[0, 0, 0], [1, 0, 0]])  # rewards 4, 2, 8; and 1, over after one step
+    player, rng = TablePlayer(mdp), np.random.default_rng(0)
+    episodes = play_episodes(player, follow(plans, 2, rng), 2, rng)
+    assert returns_from(episodes, 0, 0.5).tolist() == episodes.returns(0.5).tolist() == [7.0, 1.0]
+    assert returns_from(episodes, 1, 0.5).tolist() == [6.0, 0.0] and returns_from(episodes, 2).tolist() == [8.0, 0.0]

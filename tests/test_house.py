@@ -21,8 +21,9 @@ LEVELS = {
     "results": 8,
     "experiments": 9,
     "report": 10,
-    "cli": 11,
-    "__main__": 12,
+    "diagnosis": 11,
+    "cli": 12,
+    "__main__": 13,
 }
 NO_TORCH = ("runtime", "envs", "mdp", "analysis")
 MAX_FILE, MAX_FUNCTION = 400, 60

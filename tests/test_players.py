@@ -20,8 +20,9 @@ from sqirl.mdp.tabular import TabularMDP
 from sqirl.play.episodes import Episodes, play_episodes
 from sqirl.play.lanes import Lanes
 from sqirl.play.live import LivePlayer, SingleEnv
+from sqirl.play.own_env import EPISODE_LIMIT
 from sqirl.play.players import TablePlayer, as_player, state_observations
-from sqirl.play.training_env import EPISODE_LIMIT, frames_stacked, horizon_of, player_of, training_env
+from sqirl.play.training_env import frames_stacked, horizon_of, player_of, training_env
 from sqirl.play.vec_env import TableVecEnv
 from strategies import Example, deterministic, random_tables
 from test_fit import Corridor

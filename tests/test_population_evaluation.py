@@ -8,7 +8,6 @@ import torch as th
 
 from sqirl.algorithms.population.evaluation import Evaluator, Policies
 from sqirl.algorithms.population.table import DeviceTable
-from sqirl.envs.description import describe
 from sqirl.evaluation.exact import Nodes, exact_return
 from sqirl.mdp.tabular import TabularMDP
 from sqirl.play.table import Table, load_table
@@ -102,7 +101,3 @@ def test_means_lie_within_their_errors_of_the_exact_returns_and_depend_on_the_nu
     for member in range(3):
         assert abs(float(means[member]) - exact[member]) <= 5 * float(errors[member]) + 1e-12
     assert other.tolist() != means.tolist() or float(errors.max()) == 0
-
-
-def test_the_env_of_these_tests_is_sticky() -> None:
-    assert describe("BRIDGE/breakout_10_fs30-Sticky-v0").stickiness == 0.25

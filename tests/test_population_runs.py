@@ -28,7 +28,7 @@ from sqirl.envs.description import describe
 from sqirl.envs.view import View, frames_as_channels
 from sqirl.errors import SqirlError
 from sqirl.evaluation.exact import Nodes, exact_return
-from sqirl.experiments.scheduler import Scheduler
+from sqirl.experiments.scheduler import OpenSearch, Scheduler
 from sqirl.experiments.search import search
 from sqirl.experiments.sweeps import Sweep
 from sqirl.mdp.tabular import TabularMDP
@@ -302,6 +302,9 @@ def test_when_enough_runs_are_solved_the_others_end(tmp_path: Path, monkeypatch:
             assert record.curve == tuple(point for point in full.curve if point.steps <= budget)
             assert record.complexity is None and record.solved_exactly_at in (None, full.solved_exactly_at)
     assert any(record.config.timesteps == budget for record in records)
+    # Runs of other seeds count: a setting that three of five are known to solve within this budget needs no more
+    elsewhere = together(configs, tmp_path / "elsewhere", enough=3, solved=(1, 2, budget))
+    assert without_time(elsewhere) == without_time(records)
 
 
 @pytest.mark.parametrize("fits", [1, 2])
@@ -399,8 +402,7 @@ def test_the_scheduler_packs_the_seeds_of_a_setting_into_tasks(
     monkeypatch.setattr(perform_module, "trains_together", lambda config, device: device == "cuda")
     started: list[list[RunConfig]] = []
 
-    def start(self: Scheduler, configs: list[RunConfig], *, enough: int) -> Future[list[dict]]:
-        assert enough == 3
+    def start(self: Scheduler, configs: list[RunConfig], open_search: OpenSearch) -> Future[list[dict]]:
         started.append(configs)
         done: Future[list[dict]] = Future()
         points = (Point(10_000, 1.0),)
@@ -412,3 +414,26 @@ def test_the_scheduler_packs_the_seeds_of_a_setting_into_tasks(
     [finding] = Scheduler(sweep, tmp_path, jobs=8, device=device, members=members).run()
     assert [len(configs) for configs in started] == sizes and finding.steps == 10_000 and finding.num_runs == 5
     assert [config for configs in started for config in configs] == next(search(sweep, ROW, "ppo"))
+
+
+def test_when_most_settings_fail_a_majority_of_seeds_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three unsolved runs of five decide the median; the other two are run only where a run solved."""
+    monkeypatch.setattr(perform_module, "trains_together", lambda config, device: True)
+    started: list[tuple[int, list[int], tuple[int, ...]]] = []
+
+    def start(self: Scheduler, configs: list[RunConfig], open_search: OpenSearch) -> Future[list[dict]]:
+        m = configs[0].chosen["m"]
+        started.append((m, [config.seed for config in configs], open_search.solved))
+        done: Future[list[dict]] = Future()
+        found = Point(20_000, 1.0 if m >= 32 else 0.0)
+        done.set_result([RunRecord(c, (found,), steps=20_000, optimal_return=1.0).to_dict() for c in configs])
+        return done
+
+    monkeypatch.setattr(Scheduler, "_start", start)
+    sweep = Sweep("s", (ROW,), ("sqirl",), seeds=5, values={"k": (1,), "m": (16,)})
+    monkeypatch.setattr("sqirl.experiments.search._smallest", lambda context, setting, value: value)
+    [finding] = Scheduler(sweep, tmp_path, jobs=8, device="cuda").run()
+    assert started[:3] == [(16, [0, 1, 2], ()), (32, [0, 1, 2], ()), (32, [3, 4], (20_000,) * 3)]
+    assert finding.steps == 20_000 and finding.best[0].chosen["m"] == 32

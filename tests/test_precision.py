@@ -9,7 +9,6 @@ import pytest
 
 from oracle import ExactMDP
 from sqirl.analysis.analyze import analyze
-from sqirl.analysis.rounding import totals_are_exact
 from sqirl.mdp.tabular import TabularMDP
 
 QUARTER = Fraction(1, 4)
@@ -59,14 +58,6 @@ def test_tiny_gaps_are_exact(length: int, horizon: int, pay: int, fall: bool) ->
 def test_gaps_near_certain_success_are_far_below_a_rounding_of_the_values() -> None:
     a = analyze(corridor(3, 60)[1], max_k=60)
     assert a.optimal_return == 1.0 and min(gap for gap in a.gaps if gap is not None) < 1e-20
-
-
-@pytest.mark.parametrize(("rewards", "horizon", "discount", "answer"), [
-    ([0, 1, -3], 100, 1.0, True), ([0.5, 0.04], 10, 1.0, False), ([np.float32(0.04)], 10, 1.0, True),
-    ([1.0], 100, 0.99, False), ([1e6], 1000, 1.0, False),
-])  # fmt: skip
-def test_which_totals_are_exact(rewards: list, horizon: int, discount: float, answer: bool) -> None:
-    assert totals_are_exact(np.array(rewards, float), horizon, discount) is answer
 
 
 @pytest.mark.parametrize("discount", [0.99, 0.5])

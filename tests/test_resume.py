@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import gc
+import importlib.util
 import json
 import os
+import pickle
 import random
 import signal
+import struct
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,12 +23,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sqirl.errors import WorkFailed
-from sqirl.mdp import frontier
+from envs_for_tests import Corridor
+from sqirl.errors import SqirlError, WorkFailed
+from sqirl.mdp import frontier, recover
+from sqirl.mdp import journal as journal_module
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.expand import Block, expand
-from sqirl.mdp.journal import Appender, Journal, Rows
+from sqirl.mdp.journal import Appender, Journal, Level, Rows, read_blocks
 from sqirl.runtime import workers as worker_pool
+from test_hostile_npz import Planted
 
 GAME = "BRIDGE/MiniGrid-DoorKey-8x8-v0"
 
@@ -77,8 +84,6 @@ def test_an_incomplete_entry_is_done_again(tmp_path: Path, expected: bytes) -> N
     last = sorted(folder.glob("rows_*"))[-1]
     for damage in (lambda data: data[:-5], lambda data: data + b"rest", lambda data: data[:-1] + b"\x00"):
         last.write_bytes(damage(last.read_bytes()))
-        states = sorted(folder.glob("states_*"))[-1]
-        states.write_bytes(states.read_bytes() + b"half a state")
     assert saved_bytes(build_mdp(GAME, folder=folder), tmp_path / "m.npz") == expected
 
 
@@ -173,12 +178,12 @@ def test_a_full_disk_stops_the_build_and_the_build_can_be_resumed(
     folder = tmp_path / "build"
     real, calls = Appender.append, []
 
-    def full(self, rows, packed) -> None:
+    def full(self, rows) -> None:
         calls.append(1)
         if len(calls) == 40:
-            self._states.write(packed[0][:3] if packed else b"x")
+            self._file.write(rows.to_bytes()[:30])
             raise OSError(errno.ENOSPC, "No space left on device", str(folder))
-        real(self, rows, packed)
+        real(self, rows)
 
     monkeypatch.setattr(Appender, "append", full)
     with pytest.raises(OSError, match="No space left"):
@@ -191,7 +196,9 @@ def test_a_really_full_disk_stops_the_command_with_a_line(tmp_path: Path, small_
     env, file = {**os.environ, "SQIRL_HOME": str(small_disk)}, tmp_path / "m.npz"
     command = [sys.executable, "-m", "sqirl.cli.main", "build", GAME, "-j", "1", "--merge", "none", "-o", str(file)]
     full = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert (full.returncode, full.stdout, full.stderr) == (1, "", "sqirl: No space left on device\n")
+    where = small_disk / "builds" / "MiniGrid-DoorKey-8x8"
+    assert (full.returncode, full.stdout) == (1, "")
+    assert full.stderr.startswith(f"sqirl: No space left on device: {where}") and full.stderr.count("\n") == 1
     assert len(list((small_disk / "builds").glob("*/rows_*"))) > 3 and not file.exists()  # it had come some way
     subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
     subprocess.run(command, env=env, check=True, capture_output=True)
@@ -200,17 +207,17 @@ def test_a_really_full_disk_stops_the_command_with_a_line(tmp_path: Path, small_
 
 def test_what_a_full_disk_refused_is_not_written_later(small_disk: Path) -> None:
     """An entry in a buffer would be written twice: by the resumed build, and when the first appender is freed."""
-    journal = Journal(small_disk / "build", {})
-    appender = journal.appender(0, 0)
+    journal, level = Journal(small_disk / "build", {}, [b""], (2, 0)), Level(0, 0, 1)
+    appender = journal.appender(level)
     with pytest.raises(OSError, match="No space left"), (small_disk / "filling").open("wb", buffering=0) as filling:
         while True:
             filling.write(bytes(1 << 12))
     with pytest.raises(OSError, match="No space left"):
-        appender.append(Rows(np.zeros((1, 2), np.int64), np.zeros((1, 2)), b"", b"", np.zeros(0, np.int64)), [])
+        appender.append(Rows(0, 1, np.zeros((1, 2), np.int32), np.zeros((1, 2)), b"", b"", 0.0))
     (small_disk / "filling").unlink()
     del appender
     gc.collect()
-    assert not list(journal.read_rows(0)) and journal.rows_path(0).stat().st_size == 0
+    assert not list(journal.read_rows(level)) and journal.rows_path(0).stat().st_size == 0
 
 
 def test_a_really_full_disk_and_the_same_call_in_the_same_process(
@@ -245,11 +252,12 @@ def test_workers_leave_with_the_process_that_is_killed() -> None:
 
 
 def test_a_folder_is_locked_by_its_build(tmp_path: Path, expected: bytes) -> None:
-    first = Journal(tmp_path / "build", identity={})
+    first = Journal(tmp_path / "build", {}, [], (2, 0))
     with pytest.raises(WorkFailed, match="another build is running"):
         build_mdp(GAME, folder=tmp_path / "build")
     first.close()
-    (tmp_path / "build" / "identity.json").unlink()
+    for name in ("identity.json", "starts.json"):
+        (tmp_path / "build" / name).unlink()
     assert saved_bytes(build_mdp(GAME, folder=tmp_path / "build"), tmp_path / "m.npz") == expected
 
 
@@ -268,11 +276,74 @@ def test_a_longer_horizon_resumes_a_shorter_build(tmp_path: Path) -> None:
     assert saved_bytes(longer, tmp_path / "a.npz") == saved_bytes(whole, tmp_path / "b.npz")
 
 
-def test_the_journal_removes_the_states_of_complete_levels(tmp_path: Path) -> None:
+def test_the_journal_holds_rows_and_no_states(tmp_path: Path) -> None:
     build_mdp("BRIDGE/MiniGrid-DoorKey-5x5-v0", folder=tmp_path, horizon=6)
-    assert sorted(path.name for path in tmp_path.glob("states_*")) == ["states_0006"]
-    identity = json.loads((tmp_path / "identity.json").read_text())
-    assert Journal(tmp_path, identity).size() < 20_000
+    names = {"identity.json", "starts.json", "lock", *(f"rows_{level:04d}" for level in range(6))}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 20_000
+
+
+class Line(Corridor):
+    """A new cell at every step of either action, for 400 steps."""
+
+    def step(self, action: int):
+        self.cell += 1
+        return self.cell, float(action), self.cell == 400, False, {}
+
+
+@pytest.mark.parametrize("stored", [3, recover.STORED_GENERATION, 400])
+def test_states_are_played_again_over_many_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: int) -> None:
+    monkeypatch.setattr(recover, "STORED_GENERATION", stored)
+    steps = 150 if stored == 400 else 350
+    build_mdp(Line(), horizon=steps, folder=tmp_path / "build", replays=1)
+    longer = build_mdp(Line(), horizon=steps + 20, folder=tmp_path / "build", replays=1)
+    assert longer.num_states == steps + 20 and longer.transitions[:-1].tolist() == [
+        [s, s] for s in range(1, steps + 20)
+    ]
+
+
+def test_a_journal_of_the_old_format_is_converted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: bytes
+) -> None:
+    script = load_script("convert_journal")
+    new, old, back = tmp_path / "new", tmp_path / "old", tmp_path / "back"
+    build_mdp(GAME, horizon=9, folder=new)
+    old.mkdir()
+    facts = json.loads((new / "identity.json").read_text())
+    (old / "identity.json").write_text(json.dumps({k: v for k, v in facts.items() if k not in ("journal", "env")}))
+    level = Level(0, 0, 1)
+    for path in sorted(new.glob("rows_*")):
+        with path.open("rb") as file:
+            blocks = [rows for rows, _ in read_blocks(file, level)]
+        (old / path.name).write_bytes(b"".join(old_block(rows, monkeypatch) for rows in blocks))
+        level = level.next(sum(rows.num_new for rows in blocks))
+    assert script.convert(GAME, old, back) == level.first_state
+    assert saved_bytes(build_mdp(GAME, folder=back), tmp_path / "m.npz") == expected
+    planted = pickle.dumps(Planted(tmp_path / "planted"))
+    (old / "rows_0000").write_bytes(struct.pack("<QI", len(planted), zlib.crc32(planted)) + planted)
+    with pytest.raises(SqirlError, match="which no journal of sqirl does"):
+        script.convert(GAME, old, tmp_path / "other")
+    assert not (tmp_path / "planted").exists()
+
+
+def old_block(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """A block as sqirl 0.2 wrote it."""
+    old = type("Rows", (), {"__module__": "sqirl.mdp.journal"})
+    block = old()
+    block.__dict__ |= {name: getattr(rows, name) for name in ("rewards", "new_keys", "new_looks")}
+    block.__dict__ |= {"transitions": rows.transitions.astype(np.int64), "sizes": np.zeros(rows.num_new, np.int64)}
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_module, "Rows", old)
+        payload = pickle.dumps(block, protocol=pickle.HIGHEST_PROTOCOL)
+    return struct.pack("<QI", len(payload), zlib.crc32(payload)) + payload
+
+
+def load_script(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent.parent / "scripts" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_expansion_is_a_function_of_the_states_alone() -> None:

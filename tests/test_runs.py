@@ -167,6 +167,14 @@ def test_the_lock_of_a_run_is_there_while_it_is_held(tmp_path: Path) -> None:
     assert [path.suffix for path in new.folder.iterdir()] == [".json"]
 
 
+def test_half_a_file_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> None:
+    config, others = RunConfig("gorp", EMPTY), tmp_path / ".other.json.x.part"
+    for path in (others, tmp_path / f".{config.digest}.json.x.part", tmp_path / f".{config.digest}.checkpoint.y.part"):
+        path.write_text("half")
+    with RecordStore(tmp_path).claimed(config):
+        assert list(tmp_path.glob(".*.part")) == [others]
+
+
 def test_a_run_is_claimed_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "POLL_SECONDS", 0.005)
     config, records, inside, most = RunConfig("gorp", EMPTY), RecordStore(tmp_path), [], []
@@ -380,7 +388,9 @@ def test_the_parts_of_the_memory(models) -> None:
         "transitions": 2 * 50_000 * 60, "frozen networks": 100 * weights, "gradients and optimizer": 3 * weights
     }  # fmt: skip
     assert parts["ppo"] == {"rollout": 2 * 128 * 8 * observation}
-    assert parts["dqn"] == {"replay": 0} and parts["gorp"] == {}  # a table is played by keys
+    assert parts["dqn"] == {"replay": 0}  # a table is played by keys
+    steps = models["gorp"].m * 3 * (100 + 1)  # of an iteration with k = 1
+    assert parts["gorp"] == {"plans": 2 * 8 * steps, "episodes": 50 * min(steps, 50_000)}
 
 
 def test_pictures_of_live_games_are_counted(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,12 +10,13 @@ import threading
 import time
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
 from sqirl.errors import MissingExtra, SqirlError, WorkFailed
 from sqirl.runtime import files, memory, workers
-from sqirl.runtime.files import check_writable, safe_file_name, write_atomically
+from sqirl.runtime.files import check_writable, safe_file_name, write_all, write_atomically
 from sqirl.runtime.locks import try_to_lock
 from sqirl.runtime.memory import available_memory
 from sqirl.runtime.workers import MAX_FAILURES, WorkerPool, all_cores, connect
@@ -218,8 +220,40 @@ def test_free_memory_is_what_the_system_can_give() -> None:
     assert free is not None and 0 < free <= total
 
 
+def test_a_limit_of_the_shell_counts() -> None:
+    code = (
+        "import resource; from sqirl.runtime.memory import available_memory\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); print(available_memory())"
+    )
+    free = int(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+    assert 0 < free < 2**31
+
+
+def test_an_error_of_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    def full(file: BinaryIO) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_atomically(tmp_path / "m.npz", full)
+    assert caught.value.filename == str(tmp_path / "m.npz") and not list(tmp_path.iterdir())
+
+
+def test_an_unbuffered_file_that_takes_a_part_at_a_time_gets_all() -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.content = b""
+
+        def write(self, data: memoryview) -> int:
+            self.content += bytes(data[:3])
+            return len(data[:3])
+
+    file: Any = Slow()
+    write_all(file, b"0123456789")
+    assert file.content == b"0123456789"
+
+
 def test_free_memory_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_file(path: str) -> None:
+    def no_file(path: str, **_: str) -> None:
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(memory, "open", no_file, raising=False)

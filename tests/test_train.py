@@ -73,6 +73,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
             raise Stopped
 
     run.save_checkpoint = save_then_stop  # type: ignore[method-assign]
+    monkeypatch.setattr(run_module, "CHECKPOINT_SHARE", 1e9)  # on a busy machine a short run would have none
     with pytest.raises(Stopped):
         run.perform()
     assert store.get(config) is None and run.checkpoint_path.is_file() and 0 < saved[-1] < whole.steps
@@ -105,7 +106,7 @@ def test_kill_9_and_the_same_command(tmp_path: Path) -> None:
     assert not list((tmp_path / "k").glob("*.json")) and list((tmp_path / "k").glob("*.checkpoint"))
     again = subprocess.run([*command, "-o", tmp_path / "k"], env=env, capture_output=True, text=True, check=True)
     assert json.loads(again.stdout)["curve"] == json.loads(whole.stdout)["curve"]
-    assert {path.suffix for path in (tmp_path / "k").iterdir()} == {".json", ".png"}
+    assert {path.suffix for path in (tmp_path / "k").iterdir()} == {".json", ".png", ".policy"}
 
 
 def test_records_are_named_by_their_content(tmp_path: Path) -> None:
@@ -272,8 +273,8 @@ def test_the_command_trains_draws_and_remembers(sqirl, tmp_path: Path) -> None:
     [
         (("sqirl", "Pendulum-v1"), "Discrete"),
         (("dqn", "Pendulum-v1"), "dqn cannot be trained on Pendulum-v1"),
-        (("ppo", "Blackjack-v1"), "ppo cannot be trained on Blackjack-v1"),
-        (("ppo", EMPTY, "--rollout", "10000000000"), "does not fit into memory"),
+        (("ppo", "own_envs:SequenceObservations"), "which has no fixed size"),
+        (("ppo", EMPTY, "--rollout", "10000000000"), "rollout = 10000000000 is more than 1,000,000,000"),
         (("sqirl", EMPTY, "--device", "banana"), "no device 'banana'"),
         (("sqirl", EMPTY, "--device", "cuda"), "take --device cpu"),
         (("sqirl", EMPTY, "--seeds", "99999999999"), "outside 0..4294967295"),
@@ -306,10 +307,7 @@ def test_an_env_of_a_module_and_one_that_pays_no_numbers(tmp_path: Path, monkeyp
     )
     monkeypatch.chdir(tmp_path)
     config = planned_run("gorp", "own_envs_for_a_test:Endless-v0", seed=0, timesteps=50, options={"m": 1})
-    with (
-        pytest.raises(SqirlError, match="its rewards are not finite"),
-        pytest.warns(UserWarning, match="nothing is learned"),
-    ):
+    with pytest.raises(SqirlError, match=r"returned the reward nan for action \d; rewards must be finite"):
         perform(replace(config, eval_episodes=1), RecordStore(tmp_path / "r"))
 
 
@@ -325,7 +323,7 @@ def test_discrete_observations(tmp_path: Path) -> None:
 def test_a_record_that_is_none_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "r.json").write_text(content)
     with pytest.raises(SqirlError, match=r"r\.json' is not a record of a run .* remove it"):
-        RecordStore(tmp_path).all()
+        read_record(tmp_path / "r.json")
 
 
 @pytest.mark.parametrize("state", [[1], {"curve": [], "seconds": 0.0, "model": None}, {"curve": []}])

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from sqirl.algorithms.literal import fit_gorp, fit_sqirl
     from sqirl.algorithms.sqirl.algorithm import SQIRL
     from sqirl.analysis.analyze import analyze
+    from sqirl.analysis.q_tables import q_tables
     from sqirl.analysis.result import Analysis
+    from sqirl.diagnosis.diagnose import diagnose
+    from sqirl.diagnosis.whatif import whatif
     from sqirl.envs.registration import make_env
     from sqirl.mdp.build import build_mdp
     from sqirl.mdp.tabular import TabularMDP
@@ -31,11 +34,15 @@ _HOMES = {
     "TabularMDP": "sqirl.mdp.tabular",
     "analyze": "sqirl.analysis.analyze",
     "build_mdp": "sqirl.mdp.build",
+    "diagnose": "sqirl.diagnosis.diagnose",
     "make_env": "sqirl.envs.registration",
+    "q_tables": "sqirl.analysis.q_tables",
+    "whatif": "sqirl.diagnosis.whatif",
 }
 
 __all__ = [
-    "GORP", "SQIRL", "Analysis", "TabularMDP", "__version__", "analyze", "build_mdp", "fit_gorp", "fit_sqirl", "make_env",
+    "GORP", "SQIRL", "Analysis", "TabularMDP", "__version__", "analyze", "build_mdp", "diagnose", "fit_gorp",
+    "fit_sqirl", "make_env", "q_tables", "whatif",
 ]  # fmt: skip
 
 
@@ -45,11 +52,13 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "stable_baselines3"):
-            raise
-        from sqirl.errors import MissingExtra
+        from sqirl.errors import missing_extra
 
-        raise MissingExtra("PyTorch or Stable-Baselines3", "train") from error
+        raise missing_extra(error) or error from error
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 register_all()

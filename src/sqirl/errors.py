@@ -3,11 +3,33 @@
 Every command prints that line on stderr and exits with the code below. Any other exception is a bug and keeps its traceback.
 """
 
+from __future__ import annotations
+
+import re
+
+#: The longest message, and the longest word of one: a value that a user gave may have thousands of characters.
+LONGEST_MESSAGE, LONGEST_WORD = 2000, 400
+_LINE_BREAK, _WORD = re.compile(r"\s*\n\s*"), re.compile(r"\S+")
+
+
+def one_line(text: str) -> str:
+    """The text as one line that a terminal can show: no control characters, and the middle of long words left out."""
+    line = _LINE_BREAK.sub(" ", text.strip())
+    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
+    return _shortened(_WORD.sub(lambda word: _shortened(word[0], LONGEST_WORD), shown), LONGEST_MESSAGE)
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 4 :]}"
+
 
 class SqirlError(Exception):
     """The call was wrong: bad input, an unknown name, a file in another format."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
 
 
 class UnknownEnv(SqirlError):
@@ -27,8 +49,30 @@ class MissingExtra(SqirlError):
     """
 
     def __init__(self, what: str, extra: str, command: str | None = None) -> None:
-        fix = command or f"pip install 'sqirl[{extra}]'"
-        super().__init__(f"{what} is not installed; install it with: {fix}")
+        self.fix = command or f"pip install 'sqirl[{extra}]'"
+        super().__init__(f"{what} is not installed; install it with: {self.fix}")
+        self._arguments = what, extra, command
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str, str | None]]:
+        """Without this it could not be sent from a worker: the arguments of `__init__` are not the message."""
+        return MissingExtra, self._arguments
+
+
+#: The optional packages by the names of their modules: what each is called, and the extra of sqirl that installs it.
+_EXTRAS = {
+    "torch": ("PyTorch", "train"),
+    "stable_baselines3": ("Stable-Baselines3", "train"),
+    "ale_py": ("The Arcade Learning Environment", "atari"),
+    "minigrid": ("MiniGrid", "minigrid"),
+    "distributed": ("dask.distributed", "cluster"),
+    "sklearn": ("scikit-learn", "sklearn"),
+}
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
+    """The error for a user, if an optional package is missing; None if it is another module, which would be a bug."""
+    known = _EXTRAS.get((error.name or "").partition(".")[0])
+    return MissingExtra(*known) if known else None
 
 
 class InvalidMDP(SqirlError):
@@ -47,3 +91,9 @@ class WorkFailed(SqirlError):
     """The call was right but the work did not succeed (a replay that differs, a failed check)."""
 
     exit_code = 1
+
+
+class EnvFailed(WorkFailed):
+    """The user's env is at fault: it raised, or it returned something that is not allowed."""
+
+    exit_code = 2

@@ -19,3 +19,9 @@ def check_k_and_m(k: int, m: int, horizon: int) -> int:
     if m < 1:
         raise SqirlError(f"m = {m} is below 1; every iteration needs an episode")
     return horizon
+
+
+def check_discount(gamma: float) -> None:
+    """A discount outside (0, 1] is refused; nan, too."""
+    if not 0 < gamma <= 1:
+        raise SqirlError(f"discount {gamma:g} is not in (0, 1]")

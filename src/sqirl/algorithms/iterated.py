@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,12 +22,15 @@ from stable_baselines3.common.utils import safe_mean
 from stable_baselines3.common.vec_env import VecEnv
 
 from sqirl.algorithms.checks import check_k_and_m
+from sqirl.algorithms.sb3 import quiet_logger
+from sqirl.envs.actions import too_many_combinations
 from sqirl.envs.description import describe
 from sqirl.envs.suites import OWN
 from sqirl.errors import SqirlError
 from sqirl.play.episodes import Act, Episodes, play_episodes
+from sqirl.play.own_env import EPISODE_LIMIT
 from sqirl.play.players import Player
-from sqirl.play.training_env import EPISODE_LIMIT, horizon_of, player_of, training_env
+from sqirl.play.training_env import horizon_of, player_of, training_env
 
 #: Plays so many episodes with these actions; None if they were stopped before their end.
 PlayEpisodes = Callable[[Act, int], Episodes | None]
@@ -112,6 +117,8 @@ class IteratedAlgorithm(BaseAlgorithm):
         if reset_num_timesteps and self.iteration:
             self.reset_learning()
             self.iteration = 0
+        if self.tensorboard_log is None and not self._custom_logger:
+            self.set_logger(quiet_logger(self.verbose))
         budget, callback = self._setup_learn(
             total_timesteps, callback, reset_num_timesteps, tb_log_name or type(self).__name__, progress_bar
         )
@@ -236,18 +243,20 @@ class IteratedAlgorithm(BaseAlgorithm):
 
     @classmethod
     def load(cls, path: Any, env: GymEnv | None = None, device: Any = "auto", **kwargs: Any) -> Any:  # type: ignore[override]
-        """A saved model; one of another env, k or m is refused in one line."""
+        """A saved model; one of another env, k or m is refused in one line.
+
+        The format is that of Stable-Baselines3. Reading it runs code that the file contains: only load models that you trust. A
+        file that does not say that it is a model of this class is refused before that.
+        """
         from stable_baselines3.common.save_util import load_from_zip_file
 
-        if isinstance(path, str | Path) and not any(Path(f"{path}{end}").is_file() for end in ("", ".zip")):
-            raise SqirlError(f"no saved model at '{path}'")
+        if isinstance(path, str | Path):
+            cls._check_saved(path)
         try:
             data, _, _ = load_from_zip_file(path, device="cpu", load_data=True)
         except Exception as error:
             raise SqirlError(f"'{path}' is not a model saved by Stable-Baselines3 or sqirl: {error}") from error
-        known = tuple(cls.policy_aliases.values())
-        if data is None or "iteration" not in data or not issubclass(data.get("policy_class", object), known):
-            raise SqirlError(f"'{path}' holds no model of {cls.__name__}")
+        assert data is not None
         for name in ("k", "m"):
             if name in kwargs and kwargs[name] != data[name]:
                 raise SqirlError(f"'{path}' was trained with {name} = {data[name]}, not {kwargs[name]}")
@@ -256,6 +265,22 @@ class IteratedAlgorithm(BaseAlgorithm):
             return super().load(path, env, device, **kwargs)
         except (ValueError, RuntimeError) as error:
             raise SqirlError(f"'{path}' does not fit this env: {str(error).splitlines()[0]}") from error
+
+    @classmethod
+    def _check_saved(cls, path: str | Path) -> None:
+        """Refuse a file that is no model of this class, by what it says of itself; nothing in it is unpickled."""
+        found = next((file for end in ("", ".zip") if (file := Path(f"{path}{end}")).is_file()), None)
+        if found is None:
+            raise SqirlError(f"no saved model at '{path}'")
+        try:
+            with zipfile.ZipFile(found) as archive:
+                data = json.loads(archive.read("data"))
+            module, is_ours = str(data["policy_class"]["__module__"]), "iteration" in data
+        except (OSError, zipfile.BadZipFile, LookupError, TypeError, ValueError, RecursionError) as error:
+            raise SqirlError(f"'{path}' is not a model saved by Stable-Baselines3 or sqirl") from error
+        packages = tuple(known.__module__.rpartition(".")[0] + "." for known in cls.policy_aliases.values())
+        if not is_ours or not module.startswith(packages):
+            raise SqirlError(f"'{path}' holds no model of {cls.__name__}")
 
 
 def ending_after(env: Any, horizon: int | None) -> Any:
@@ -276,4 +301,7 @@ def ending_after(env: Any, horizon: int | None) -> Any:
 
 def check_actions(env: Any) -> None:
     if env is not None and not isinstance(env.action_space, gym.spaces.Discrete):
-        raise SqirlError(f"the env has actions {env.action_space}; SQIRL and GORP need Discrete ones")
+        reason = too_many_combinations(env.action_space)
+        raise SqirlError(
+            f"the env has actions {env.action_space}; SQIRL and GORP need Discrete ones{f', but {reason}' if reason else ''}"
+        )

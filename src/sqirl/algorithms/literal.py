@@ -8,8 +8,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sqirl.algorithms.checks import check_k_and_m
-from sqirl.algorithms.gorp.sequences import action_sequences, check_sequences, draw_if_needed, follow, plans_after
+from sqirl.algorithms.checks import check_discount, check_k_and_m
+from sqirl.algorithms.gorp.sequences import (
+    action_sequences,
+    check_sequences,
+    draw_if_needed,
+    follow,
+    plans_after,
+    returns_from,
+)
 from sqirl.algorithms.oracles import QFunction, Regress, checked, tabular_average
 from sqirl.errors import SqirlError
 from sqirl.evaluation.exact import Nodes, exact_return
@@ -123,7 +130,7 @@ def fit_sqirl(
     return Fitted(policy, num_steps)
 
 
-def fit_gorp(env: Playable, *, k: int, m: int, horizon: int | None = None, seed: int = 0) -> Fitted:
+def fit_gorp(env: Playable, *, k: int, m: int, gamma: float = 1.0, horizon: int | None = None, seed: int = 0) -> Fitted:
     """The sequence of actions that GORP learns: greedily, by the mean return of random play after each k-long sequence.
 
     Algorithm 1 of the paper. On a table all sequences and episodes of an iteration are played side by side.
@@ -131,19 +138,21 @@ def fit_gorp(env: Playable, *, k: int, m: int, horizon: int | None = None, seed:
     :param env: an id, a TabularMDP, a Gymnasium env, or a player
     :param k: length of the sequences
     :param m: episodes for each sequence
+    :param gamma: discount γ of the rewards that the sequences are compared by
     :param horizon: steps of an episode; the env's own if None
     :param seed: of all randomness
     """
     player = as_player(env, episodes=1, horizon=horizon, max_lanes=EPISODES_AT_ONCE)
     T, A = check_k_and_m(k, m, _horizon_of(player)), player.num_actions
     check_sequences(A, k)
+    check_discount(gamma)
     rng = np.random.default_rng(seed)
     policy, num_steps = OpenLoopPolicy(A), 0
     for i in range(T):
         sequences = action_sequences(A, min(k, T - i))
         plans = plans_after(policy.actions, sequences, m)
         episodes = _play(player, follow(plans, A, rng, draw=draw_if_needed), len(plans), rng)
-        mean_returns = episodes.returns().reshape(len(sequences), m).mean(axis=1)
+        mean_returns = returns_from(episodes, i, gamma).reshape(len(sequences), m).mean(axis=1)
         policy.actions.append(int(sequences[mean_returns.argmax(), 0]))
         num_steps += episodes.num_steps
     return Fitted(policy, num_steps)

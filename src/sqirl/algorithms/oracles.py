@@ -90,6 +90,31 @@ def linear_least_squares(features: Callable[[Observations], NDArray[np.floating]
     return regress
 
 
+def linear_state_action(
+    features: Callable[[Observations, Actions], NDArray[np.floating]], *, ridge: float = 1e-8
+) -> Regress:
+    """Least squares on features φ(s, a) of a state and an action, (n, …) and (n,) → (n, d), with one weight for each feature.
+
+    This is the class of linear MDPs (Appendix A of the paper): Q(s, a) = w·φ(s, a).
+    """
+
+    def regress(
+        observations: Observations, actions: Actions, targets: Targets, *, num_actions: int, bounds: Range
+    ) -> QFunction:
+        phi = np.asarray(features(observations, actions), float)
+        gram = phi.T @ phi + ridge * np.eye(phi.shape[1])  # the ridge makes the solution unique
+        weights = np.linalg.solve(gram, phi.T @ targets)
+
+        def q(observations: Observations) -> Values:
+            columns = [features(observations, np.full(len(observations), action)) for action in range(num_actions)]
+            clipped: Values = np.clip(np.stack([phi @ weights for phi in columns], axis=1), *bounds)
+            return clipped
+
+        return q
+
+    return regress
+
+
 def regressor(make: Callable[[], Regressor]) -> Regress:
     """Any scikit-learn-style regressor, one for each action: `regressor(lambda: RandomForestRegressor(50))`."""
 

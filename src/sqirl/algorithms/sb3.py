@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 import torch as th
 from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.logger import HumanOutputFormat, Logger
 
 from sqirl.evaluation.returns import TablePolicy
 from sqirl.mdp.arrays import distinct_rows
@@ -22,6 +24,11 @@ _FIELDS = (
     "_n_updates", "_episode_num", "_last_obs", "_last_episode_starts", "_last_original_obs", "_n_calls",
     "_current_progress_remaining", "exploration_rate", "ep_info_buffer", "ep_success_buffer",
 )  # fmt: skip
+
+
+def quiet_logger(verbose: int = 0) -> Logger:
+    """A logger that leaves no folder in /tmp, as the default one of Stable-Baselines3 does; if verbose, it prints."""
+    return Logger(folder=None, output_formats=[HumanOutputFormat(sys.stdout)] if verbose else [])
 
 
 def channels_last_on_cpu(model: BaseAlgorithm) -> BaseAlgorithm:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqirl.envs.description import EnvDescription
 from sqirl.envs.suites import OURS, PAPER
+from sqirl.errors import SqirlError
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -38,7 +39,7 @@ RESERVED_NAMES = frozenset({
 
 @dataclass(frozen=True)
 class Option:
-    """A whole number (at least 1) that a user can set for a run, and that a sweep can try several values of."""
+    """A whole number (between 1 and `most`) that a user can set for a run, and that a sweep can try several values of."""
 
     name: str  # in configs and records
     help: str
@@ -49,6 +50,7 @@ class Option:
     default: int | None = (
         None  # a config holds the option only where it differs from this, so that no old run is renamed
     )
+    most: int = 10**9  # larger values make no sense, and are refused before memory is taken for them
 
     @property
     def shown(self) -> str:
@@ -113,10 +115,23 @@ class AlgorithmSpec(ABC):
 
     def max_steps(self, options: Options, env: EnvDescription, timesteps: int) -> int:
         """The most steps that a run takes: its budget, or the end of its last iteration."""
-        if env.horizon is None or not env.is_bridge:
+        if env.horizon is None:
             return timesteps
         episodes = self.episodes_per_iteration(options, env.num_actions())
         return timesteps if episodes is None else min(timesteps, episodes * env.horizon**2)
+
+    def check_budget(self, options: Options, env: EnvDescription, timesteps: int) -> None:
+        """Raise `SqirlError` if nothing can be learned because one iteration has more episodes than the budget has steps."""
+        episodes = self.episodes_per_iteration(options, env.num_actions())
+        if episodes is not None and episodes > timesteps:
+            raise SqirlError(
+                f"an iteration of {self.name} with {self.label_of(options)} plays {episodes:,} episodes, more than the "
+                f"{timesteps:,} steps of the budget; take a smaller -k or -m, or more --timesteps"
+            )
+
+    def coverage(self, options: Options, env: EnvDescription, timesteps: int) -> str | None:
+        """How many of its iterations the budget covers, in words; None if all, or if the algorithm has none."""
+        return None
 
     # The model --------------------------------------------------------------------------------------------------------
 

@@ -13,23 +13,45 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.analysis import bounds
-from sqirl.analysis.backward import BackwardPass, backward_pass, fits_in_memory, look_at
-from sqirl.analysis.result import Analysis, Bounds, Witness
+from sqirl.analysis.backward import (
+    BackwardPass,
+    Exactness,
+    backward_pass,
+    fits_in_memory,
+    look_at,
+    return_range,
+)
+from sqirl.analysis.columns import Columns, Sizes
+from sqirl.analysis.intervals import intervals_over_starts
+from sqirl.analysis.memory import most_bytes, split
+from sqirl.analysis.progress import SILENT, AnalysisProgress, Meter
+from sqirl.analysis.result import Analysis, Bounds, TolerantHorizon, Witness
 from sqirl.analysis.rounding import relative_roundoff
-from sqirl.analysis.tolerance import TOLERANCES, ToleranceSearch
+from sqirl.analysis.tolerance import COLUMNS, TOLERANCES, ToleranceSearch
 from sqirl.analysis.witness import Decision
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.reach import ReachableSets, check_horizon, count_reachable, path_to, reachable_sets
+from sqirl.mdp.scope import scope_of
 from sqirl.mdp.tabular import TabularMDP
 
 #: The search past `max_k` takes this many k in one pass. A pass computes all smaller Q^k again and keeps results of these k only.
 SEARCH_STRIDE = 16
 
+#: The planning window is looked for in these many k first, unless a pass over SEARCH_STRIDE of them takes less than SMALL bytes.
+FIRST_WINDOWS = 5
+SMALL = 256e6
+
+#: How many passes the search for an effective horizon within a tolerance takes, more or less. It is only used for progress.
+EXPECTED_LADDERS = 8
+
+#: Powers of a smaller discount are no numbers that a float can hold.
+LEAST_DISCOUNT = 1e-6
 #: Larger total rewards are refused, because their sums and differences could overflow.
 LARGEST_TOTAL = 1e300
 
@@ -47,16 +69,35 @@ class _AnalysisInput:
     discount: float
     sets: ReachableSets
     search_k: int  # the last k to look at
+    exactness: Exactness
+    meter: Meter
+
+    @cached_property
+    def return_range(self) -> tuple[float, float]:
+        return return_range(self.mdp, self.horizon, discount=self.discount, sets=self.sets)
+
+    def backward_pass(
+        self, last_k: int, first_k: int, *, random_base: bool = True, with_returns: bool = True
+    ) -> BackwardPass:
+        """The pass over Q^1..Q^last_k that keeps what it finds for those from `first_k` on."""
+        return backward_pass(
+            self.mdp, self.horizon, max_k=last_k, first_k=first_k, random_base=random_base, with_returns=with_returns,
+            discount=self.discount, sets=self.sets, exactness=self.exactness, meter=self.meter,
+        )  # fmt: skip
 
     def passes(
-        self, first_pass: int, run: Callable[[int, int], BackwardPass]
+        self, first_pass: int, *, random_base: bool = True, with_returns: bool = True
     ) -> Iterator[tuple[int, int, BackwardPass]]:
         """(first k, last k, pass): first over k = 1..first_pass, then over later k as long as memory allows."""
         first_k, last_k = 1, min(first_pass, self.search_k)
         while True:
-            yield first_k, last_k, run(first_k, last_k)
+            yield (
+                first_k,
+                last_k,
+                self.backward_pass(last_k, first_k, random_base=random_base, with_returns=with_returns),
+            )
             first_k, last_k = last_k + 1, min(last_k + min(last_k, SEARCH_STRIDE), self.search_k)
-            if first_k > self.search_k or not fits_in_memory(self.mdp, last_k, first_k):
+            if first_k > self.search_k or not fits_in_memory(self.mdp, last_k, self.exactness):
                 return
 
 
@@ -72,18 +113,24 @@ def analyze(
     feature_dimension: float | None = None,
     pseudo_dimension: float | None = None,
     tolerances: Sequence[float] = TOLERANCES[:1],
+    memory: float | None = None,
+    progress: Callable[[AnalysisProgress], None] | None = None,
 ) -> Analysis:
     """The analysis of `mdp` over episodes of `horizon` steps (its own if None), for k = 1..max_k at least.
 
     The search goes past `max_k` until min k and the k of the effective horizon are certain. It stops earlier at `search_k`, or
     if memory is short; then `Analysis.settled` is False. Give the dimension of linear features, or the pseudo-dimension of a
     hypothesis class, to have their rows in the table of bounds. `tolerances` are the ε of the horizons H̄_ε (`tolerance.py`).
+    `memory` is the number of bytes that the analysis may take besides the MDP; by default, most of what is free. `progress` is
+    called with the memory before it is taken, and after every backward step.
     """
-    given = _prepare(mdp, horizon, max_k, search_k, discount, tolerances)
+    given = _prepare(mdp, horizon, max_k, search_k, discount, tolerances, memory, Meter(progress))
+    _announce(given, min(max_k, given.search_k))
     horizon = given.horizon
     passes, settled = _search(given, max_k)
     first = passes[0]
-    low, high = first.return_range
+    low, high = given.return_range
+    assert first.worst is not None
     solvable = np.concatenate([p.solvable for p in passes])
     gaps = _normalised(np.concatenate([p.gaps for p in passes]), high - low)
     decisive = _normalised(np.concatenate([p.decisive_gaps for p in passes]), high - low)
@@ -96,8 +143,9 @@ def analyze(
     shown = max(min(max_k, len(solvable)), min_k or len(solvable), best_k or 0)
     num_states = count_reachable(mdp, given.sets)
     resolution = relative_roundoff(horizon, mdp.num_actions, mdp.max_outcomes)
-    search = ToleranceSearch(
-        mdp, horizon, given.sets, discount, resolution, first.optimal, first.base, (low, high), greedy
+    approx_min_k, by_rounding = _approximate_min_k(greedy, solvable, first.optimal, first.worst, resolution)
+    window, tolerant, shown_witness = _further_passes(
+        given, first, greedy, resolution, tolerances, failing_k, wrong[failing_k - 1] if failing_k else None
     )
     return Analysis(
         env_id=mdp.name,
@@ -113,7 +161,8 @@ def analyze(
         greedy_returns=tuple(greedy[:shown].tolist()),
         solvable=tuple(solvable[:shown].tolist()),
         min_k=min_k,
-        approx_min_k=_approximate_min_k(greedy, first.optimal, first.worst, resolution),
+        approx_min_k=approx_min_k,
+        approx_by_rounding=by_rounding,
         gaps=_where(solvable, gaps)[:shown],
         decisive_gaps=_where(solvable, decisive)[:shown],
         effective_horizons=_where(solvable, horizons)[:shown],
@@ -121,13 +170,36 @@ def analyze(
         effective_horizon_k=best_k,
         searched_k=len(solvable),
         settled=settled,
-        effective_planning_window=_planning_window(given),
+        effective_planning_window=window,
         resolution=resolution,
         bounds=_bounds(mdp, best_k, horizon, num_states, gaps, (epsilon, delta), feature_dimension, pseudo_dimension),
         wrong_decisions=wrong[:shown],
-        witness=_witness(given, failing_k, wrong[failing_k - 1]) if failing_k else None,
-        tolerant=tuple(search.find(tolerance) for tolerance in tolerances),
+        witness=shown_witness,
+        tolerant=tolerant,
+        exact=given.exactness.is_exact,
+        rows_as_fractions=given.exactness.probabilities.num_as_fractions,
+        rows_divided=given.exactness.probabilities.num_divided,
+        scope=scope_of(mdp),
+        intervals=intervals_over_starts(mdp, horizon, discount=discount, sets=given.sets, return_range=(low, high)),
+        mdp=mdp,
     )
+
+
+def _further_passes(
+    given: _AnalysisInput, first: BackwardPass, greedy: NDArray[np.float64], resolution: float,
+    tolerances: Sequence[float], failing_k: int, wrong: Decision | None,
+) -> tuple[int | None, tuple[TolerantHorizon, ...], Witness | None]:  # fmt: skip
+    """The planning window, H̄_ε for the tolerances, and the witness of a wrong decision."""
+    given.meter.enter("planning window")
+    window = _planning_window(given)
+    given.meter.enter("effective horizon within a tolerance")
+    search = ToleranceSearch(
+        given.mdp, given.horizon, given.sets, given.discount, resolution, first.optimal, first.base, given.return_range,
+        greedy, given.exactness, given.meter,
+    )  # fmt: skip
+    tolerant = tuple(search.find(tolerance) for tolerance in tolerances)
+    given.meter.enter("witness")
+    return window, tolerant, _witness(given, failing_k, wrong)
 
 
 def planning_window(
@@ -143,34 +215,34 @@ def planning_window(
 def witness(mdp: TabularMDP, k: int, *, horizon: int | None = None, discount: float = 1.0) -> Witness | None:
     """The earliest wrong decision of a policy greedy on Q^k; None if the MDP is k-QVI-solvable (Definition 3.1 of the paper)."""
     given = _prepare(mdp, horizon, k, None, discount)
-    found = backward_pass(
-        mdp, given.horizon, max_k=k, first_k=k, with_returns=False, discount=discount, sets=given.sets
-    )
+    found = given.backward_pass(k, k, with_returns=False)
     return _witness(given, k, found.wrong_decisions[0])
 
 
 def _prepare(
     mdp: TabularMDP, horizon: int | None, max_k: int, search_k: int | None, discount: float,
-    tolerances: Sequence[float] = (),
+    tolerances: Sequence[float] = (), memory: float | None = None, meter: Meter = SILENT,
 ) -> _AnalysisInput:  # fmt: skip
     """The input of an analysis, after its arguments have been checked."""
     horizon = check_horizon(mdp, horizon)
     if max_k < 1 or (search_k is not None and search_k < 1):
         name, wrong = ("max_k", max_k) if max_k < 1 else ("search_k", search_k)
         raise InvalidMDP(f"{name} {wrong} is below 1; Q^1 is the first Q-function to look at")
-    if not 0 < discount <= 1:
-        raise InvalidMDP(f"discount {discount} is not in (0, 1]")
+    if not LEAST_DISCOUNT <= discount <= 1:
+        raise InvalidMDP(f"discount {discount} is not in (0, 1], or below {LEAST_DISCOUNT:g}")
     for tolerance in tolerances:
         if not 0 <= tolerance < 1:
             raise InvalidMDP(f"tolerance {tolerance} is not in [0, 1): it is the share that a policy may lose")
-    if horizon * float(np.abs(mdp.rewards).max()) > LARGEST_TOTAL:
+    if horizon * max(float(mdp.rewards.max()), -float(mdp.rewards.min())) > LARGEST_TOTAL:
         raise InvalidMDP(f"total rewards may exceed {LARGEST_TOTAL:g}; divide the rewards by a constant")
     if mdp.num_actions < 2:
         raise InvalidMDP(
             "the MDP has one action only; there is nothing to choose, and the effective horizon needs A ≥ 2"
         )
     last_k = horizon if search_k is None else min(max(search_k, max_k), horizon)
-    return _AnalysisInput(mdp, horizon, discount, reachable_sets(mdp, horizon), last_k)
+    return _AnalysisInput(
+        mdp, horizon, discount, reachable_sets(mdp, horizon), last_k, Exactness(mdp, memory=memory), meter
+    )
 
 
 def _search(given: _AnalysisInput, max_k: int) -> tuple[list[BackwardPass], bool]:
@@ -180,15 +252,9 @@ def _search(given: _AnalysisInput, max_k: int) -> tuple[list[BackwardPass], bool
     """
     mdp, best = given.mdp, math.inf
     found: list[BackwardPass] = []
-
-    def run(first_k: int, last_k: int) -> BackwardPass:
-        return backward_pass(
-            mdp, given.horizon, max_k=last_k, first_k=first_k, discount=given.discount, sets=given.sets
-        )
-
-    for first_k, last_k, result in given.passes(max_k, run):
+    scale = given.return_range[1] - given.return_range[0]
+    for first_k, last_k, result in given.passes(max_k):
         found.append(result)
-        scale = result.return_range[1] - result.return_range[0]
         horizons = effective_horizons(result.solvable, _normalised(result.gaps, scale), mdp.num_actions, first_k)
         best = min(best, float(horizons.min()))
         tail = float(_normalised(np.array([result.tail_gap]), scale)[0])
@@ -198,20 +264,22 @@ def _search(given: _AnalysisInput, max_k: int) -> tuple[list[BackwardPass], bool
     return found, False
 
 
-def _planning_window(given: _AnalysisInput) -> int | None:
-    def run(first_k: int, last_k: int) -> BackwardPass:
-        return backward_pass(
-            given.mdp,
-            given.horizon,
-            max_k=last_k,
-            first_k=first_k,
-            random_base=False,
-            with_returns=False,
-            discount=given.discount,
-            sets=given.sets,
-        )
+def _announce(given: _AnalysisInput, max_k: int) -> None:
+    """Say how much memory the passes over Q^1..Q^max_k will take, or refuse, and estimate the work of the whole analysis."""
+    mdp, columns = given.mdp, Columns(max_k, 1, True, True)
+    parts = split(mdp, columns, given.exactness.num_words, given.exactness.memory)
+    given.meter.num_bytes = most_bytes(mdp, parts, given.exactness.num_words)
+    rows = mdp.num_actions * sum(map(given.sets.count, range(given.horizon)))
+    given.meter.expect(rows * sum(part.work for part, _ in parts))
+    given.meter.expect(rows * (columns._replace(with_returns=False).work + EXPECTED_LADDERS * COLUMNS))
+    given.meter.enter(f"Q^1..Q^{max_k}" + f" in {len(parts)} passes" * (len(parts) > 1))
 
-    for first_k, _, result in given.passes(SEARCH_STRIDE, run):
+
+def _planning_window(given: _AnalysisInput) -> int | None:
+    columns = Columns(min(SEARCH_STRIDE, given.search_k), 1, False, False)
+    is_small = Sizes.of(columns).num_bytes(given.mdp, given.exactness.num_words) < SMALL
+    first_pass = SEARCH_STRIDE if is_small else FIRST_WINDOWS
+    for first_k, _, result in given.passes(first_pass, random_base=False, with_returns=False):
         if result.solvable.any():  # true for k = T at the latest, where Q^T = Q*
             return first_k + int(np.argmax(result.solvable))
     return None
@@ -222,7 +290,9 @@ def _witness(given: _AnalysisInput, k: int, decision: Decision | None) -> Witnes
         return None
     mdp = given.mdp
     path = path_to(mdp, decision.state, steps=decision.t)
-    (q, greedy), (optimal_q, optimal) = look_at(mdp, decision, given.horizon, k=k, discount=given.discount)
+    (q, greedy), (optimal_q, optimal) = look_at(
+        mdp, decision, given.horizon, k=k, discount=given.discount, exactness=given.exactness
+    )
     previous = path[-1] if mdp.stickiness and path else None
     return Witness(
         k=k,
@@ -262,9 +332,17 @@ def effective_horizons(
         return np.where(solvable, k - 2 * np.log(gaps) / math.log(num_actions), np.inf)
 
 
-def _approximate_min_k(greedy: NDArray[np.float64], optimal: float, worst: float, resolution: float) -> int | None:
-    enough = worst + APPROXIMATE_SHARE * (optimal - worst) - resolution * (abs(optimal) + abs(worst))
-    return int(np.argmax(greedy >= enough)) + 1 if (greedy >= enough).any() else None
+def _approximate_min_k(
+    greedy: NDArray[np.float64], solvable: NDArray[np.bool_], optimal: float, worst: float, resolution: float
+) -> tuple[int | None, bool]:
+    """The least k whose greedy policies earn enough, and whether rounding has decided that they do."""
+    surplus = greedy - worst - APPROXIMATE_SHARE * (optimal - worst)
+    rounding = resolution * (abs(optimal) + abs(worst))
+    enough = solvable | (surplus >= -rounding)
+    if not enough.any():
+        return None, False
+    first = int(np.argmax(enough))
+    return first + 1, bool(not solvable[first] and surplus[first] <= rounding)
 
 
 def _where(solvable: NDArray[np.bool_], values: NDArray[np.float64]) -> tuple[float | None, ...]:
@@ -286,7 +364,7 @@ def _bounds(
         return None
     epsilon, delta = accuracy
     instance = bounds.Instance(k, horizon, mdp.num_actions, float(gaps[k - 1]))
-    deterministic = mdp.transitions is not None and not mdp.stickiness
+    deterministic = mdp.transitions is not None and not mdp.stickiness and len(mdp.start_states) == 1
     tabular = bounds.finite_pseudo_dimension(num_states * mdp.num_actions)
     return Bounds(
         k=k,

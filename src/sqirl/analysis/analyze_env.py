@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archived_analyses
+from sqirl.analysis.intervals import bootstrap_intervals
+from sqirl.analysis.progress import AnalysisProgress
 from sqirl.analysis.result import Analysis
 from sqirl.analysis.tolerance import TOLERANCES
 from sqirl.mdp.build import BuildProgress
+from sqirl.mdp.scope import is_estimated
 from sqirl.mdp.store import open_mdp
 from sqirl.mdp.tabular import TabularMDP
 
@@ -24,6 +28,8 @@ def analyze_env(
     tolerance: float = TOLERANCES[0],
     max_states: int = 1_000_000,
     progress: Callable[[BuildProgress], None] | None = None,
+    starts: int | None = None,
+    draws: int | None = None,
 ) -> Analysis:
     """The analysis of an id, an .npz file, or 'module:Class'; the archived one if all options have their defaults.
 
@@ -36,10 +42,12 @@ def analyze_env(
     :param tolerance: ε of the effective horizon H̄_ε
     :param max_states: if the env must be enumerated, stop beyond this many states
     :param progress: called during an enumeration
+    :param starts: seeds for finding random starts; see `sqirl.mdp.build.build_mdp`
+    :param draws: draws of each action where outcomes are random
     """
     return analyze_and_open(
         env, sticky=sticky, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount, tolerance=tolerance,
-        max_states=max_states, progress=progress,
+        max_states=max_states, progress=progress, starts=starts, draws=draws,
     )[0]  # fmt: skip
 
 
@@ -49,16 +57,23 @@ def analyze_and_open(
     sticky: float | None = None, horizon: int | None = None, max_k: int = 5, search_k: int | None = None,
     discount: float = 1.0, tolerance: float = TOLERANCES[0], max_states: int = 1_000_000,
     progress: Callable[[BuildProgress], None] | None = None,
-    with_mdp: bool = False,
+    with_mdp: bool = False, starts: int | None = None, draws: int | None = None,
+    memory: float | None = None, on_analysis: Callable[[AnalysisProgress], None] | None = None,
 ) -> tuple[Analysis, TabularMDP | None]:  # fmt: skip
-    """The analysis and the MDP that it is of; of an archived analysis the MDP is opened only `with_mdp`."""
+    """The analysis and the MDP that it is of; of an archived analysis the MDP is opened only `with_mdp`.
+
+    `memory` and `on_analysis` are the options `memory` and `progress` of `analyze`.
+    """
     by_default = sticky is None and horizon is None and max_k == 5 and search_k is None and discount == 1.0
     archived = archived_analyses().get(env) if by_default and tolerance == TOLERANCES[0] else None
     if archived is not None and not with_mdp:
         return archived, None
-    mdp = open_mdp(env, horizon=horizon, max_states=max_states, progress=progress)
+    mdp = open_mdp(env, horizon=horizon, max_states=max_states, progress=progress, starts=starts, draws=draws)
     mdp = mdp if sticky is None else mdp.sticky(sticky)
     if archived is not None:
         return archived, mdp
-    found = analyze(mdp, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount, tolerances=(tolerance,))
-    return found, mdp
+    found = analyze(
+        mdp, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount, tolerances=(tolerance,), memory=memory,
+        progress=on_analysis,
+    )  # fmt: skip
+    return (replace(found, intervals=bootstrap_intervals(mdp, found)) if is_estimated(mdp) else found), mdp

@@ -22,7 +22,7 @@ def growth_path() -> Path:
 def growth_notes() -> dict[str, dict[str, float]]:
     """For games that are too large to enumerate to their longest horizon: depth reached, states, growth, core hours."""
     path = growth_path()
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 @cache
@@ -31,4 +31,6 @@ def archived_analyses() -> dict[str, Analysis]:
     path = archive_path()
     if not path.is_file():
         return {}
-    return {env_id: Analysis.from_dict(record) for env_id, record in json.loads(path.read_text()).items()}
+    return {
+        env_id: Analysis.from_dict(record) for env_id, record in json.loads(path.read_text(encoding="utf-8")).items()
+    }

@@ -1,23 +1,58 @@
-"""The backward pass: all quantities of the analysis, from the last time step to the first, with two layers in memory."""
+"""The backward pass: all quantities of the analysis, from the last time step to the first."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sqirl.analysis.backup import MAXIMUM, Step, backward_step, look_at_row, value_step
-from sqirl.analysis.columns import HIGH, LOW, Columns, columns_for, new_layer, num_slots, pass_bytes
-from sqirl.analysis.dynamics import dynamics_of
-from sqirl.analysis.rounding import BoundErrors, relative_roundoff
+from sqirl.analysis.backup import Step, fill
+from sqirl.analysis.columns import BASE, OPTIMAL, Columns, Layer, Part, Places, Rows, Sizes, num_slots
+from sqirl.analysis.dynamics import Dynamics, Weights, dynamics_of, weights_of
+from sqirl.analysis.memory import least_bytes, memory_limit, split
+from sqirl.analysis.parallel import in_threads, is_one_block
+from sqirl.analysis.probabilities import ExactProbabilities, exact_probabilities
+from sqirl.analysis.progress import SILENT, Meter
+from sqirl.analysis.reduction import look_at_row, reduce, values_at
+from sqirl.analysis.rounding import LEVELS, Rounding
+from sqirl.analysis.sweeps import MAXIMUM, range_step, value_step
 from sqirl.analysis.witness import Decision, decode_witness, encode_witness
 from sqirl.mdp.reach import ReachableSets, reachable_sets
 from sqirl.mdp.tabular import TabularMDP
-from sqirl.runtime.memory import available_memory
 
-#: The share of free memory that the search for min k may take.
-MEMORY_SHARE = 0.7
+_NOT_ASKED = np.empty(0, np.int16)
+
+
+class Exactness:
+    """The numbers that the passes of one analysis are computed in, and whether they have decided everything so far.
+
+    `memory` is the number of bytes that a pass may take; None for a share of what is free.
+    """
+
+    def __init__(self, mdp: TabularMDP, *, memory: float | None = None) -> None:
+        self.probabilities: ExactProbabilities = exact_probabilities(mdp.outcomes)
+        self.level = 0  # of LEVELS
+        self.is_exact = True
+        self._memory = memory
+
+    @property
+    def num_words(self) -> int:
+        return LEVELS[self.level]
+
+    @property
+    def memory(self) -> float:
+        """The bytes that a pass may take."""
+        return memory_limit() if self._memory is None else self._memory
+
+    def raise_level(self, mdp: TabularMDP, columns: Columns) -> bool:
+        """Take numbers with more digits, if there are such and memory suffices; else note that a comparison stays open."""
+        level = self.level + 1
+        if level < len(LEVELS) and least_bytes(mdp, columns, LEVELS[level]) <= self.memory:
+            self.level = level
+            return True
+        self.is_exact = False
+        return False
 
 
 @dataclass(frozen=True)
@@ -25,23 +60,15 @@ class BackwardPass:
     """What a backward pass finds at the start, for the n values k = first_k..K. Gaps are in the units of the rewards."""
 
     optimal: float  # J*
-    worst: float
     base: float  # the random policy's return; 0 where the sequence starts from the rewards
-    return_range: tuple[float, float]  # least and greatest total reward of an episode, over all actions and outcomes
-    near_greedy: NDArray[np.float64]  # (n, slacks) return of the worst policy within each slack of greedy on Q^k
-    gaps: NDArray[
-        np.float64
-    ]  # (n,) the k-gap Δ_k over all reachable times and states; inf where every action is greedy
-    decisive_gaps: NDArray[
-        np.float64
-    ]  # (n,) only where a greedy policy goes, only against actions that are not optimal
+    worst: float | None  # None where returns were not asked for, or first_k is above 1
+    greedy: NDArray[np.float64]  # (n,) return of the worst policy greedy on Q^k; empty where returns were not asked for
+    #: (n,) the k-gap Δ_k over all reachable times and states; inf where every action is greedy
+    gaps: NDArray[np.float64]
+    #: (n,) only where a greedy policy goes, only against actions that are not optimal
+    decisive_gaps: NDArray[np.float64]
     wrong_decisions: tuple[Decision | None, ...]  # None where every policy greedy on Q^k is optimal
     tail_gap: float  # least gap of Q^K where at most K steps remain. Q^k = Q^K there for k ≥ K, so Δ_k ≤ tail_gap
-
-    @property
-    def greedy(self) -> NDArray[np.float64]:
-        """(n,) return of the worst policy greedy on Q^k: with no slack."""
-        return self.near_greedy[:, 0]
 
     @property
     def solvable(self) -> NDArray[np.bool_]:
@@ -57,63 +84,83 @@ def backward_pass(
     first_k: int = 1,
     random_base: bool = True,
     with_returns: bool = True,
-    slacks: NDArray[np.float64] | None = None,
     discount: float = 1.0,
     sets: ReachableSets | None = None,
+    exactness: Exactness | None = None,
+    meter: Meter = SILENT,
 ) -> BackwardPass:
     """V*, the worst and the random return, and Q^1..Q^max_k with the returns of their greedy policies, in one pass.
 
-    With `random_base=False` the sequence starts from the rewards instead of the random policy's Q-function. `slacks` (n, slacks),
-    in the units of the rewards, are for the returns of policies that need not be greedy; without them, only greedy ones count.
+    With `random_base=False` the sequence starts from the rewards instead of the random policy's Q-function. The pass is
+    repeated with more digits until no comparison is open; `exactness` remembers the digits for the next pass.
     """
-    if slacks is None:
-        slacks = np.zeros((max_k - first_k + 1, int(with_returns)))
-    columns = columns_for(max_k, first_k, random_base=random_base, num_slacks=slacks.shape[1])
-    layers = _Layers(mdp, horizon, columns, discount, slacks)
-    sets = sets or reachable_sets(mdp, horizon)
+    columns = Columns(max_k, first_k, random_base, with_returns)
+    sets, exactness = sets or reachable_sets(mdp, horizon), exactness or Exactness(mdp)
+    while True:
+        level, found = exactness.level, []
+        for part, sizes in split(mdp, columns, exactness.num_words, exactness.memory):
+            found.append(_one_pass(mdp, horizon, part, sizes, discount, sets, exactness, meter))
+            if exactness.level > level:  # what was found with fewer digits is not used
+                break
+        else:
+            return _joined([result for result in found if result is not None])
+
+
+def _one_pass(
+    mdp: TabularMDP, horizon: int, columns: Columns, sizes: Sizes, discount: float, sets: ReachableSets,
+    exactness: Exactness, meter: Meter,
+) -> BackwardPass | None:  # fmt: skip
+    """A single pass; None if it was stopped because more digits are needed."""
+    layers = Layers(mdp, horizon, columns, discount, exactness, sizes)
     gaps, tail_gap = np.full(columns.num_kept, np.inf), np.inf
     for t in reversed(range(horizon)):
-        gaps = np.minimum(gaps, layers.step_back(sets.states(t), t))
-        if horizon - t <= max_k:
+        states = sets.states(t)
+        gaps = np.minimum(gaps, layers.step_back(states, t))
+        meter.advance(len(states) * mdp.num_actions * columns.work)
+        if horizon - t <= columns.num_k:
             tail_gap = gaps[-1]
+        if layers.num_open and exactness.is_exact and exactness.raise_level(mdp, columns):
+            return None
+    return layers.result(gaps, float(tail_gap))
 
-    start = mdp.start_states
-    low, high = layers.layer.bounds[start, 0, LOW], layers.layer.bounds[start, 0, HIGH]
-    values, margins = layers.layer.U[start, 0], layers.layer.D[start, 0].min(axis=0)
-    expected = mdp.start_probabilities @ values  # (width,)
-    least = float(mdp.start_probabilities @ low)
-    return BackwardPass(
-        optimal=least + float(expected[columns.optimal]),
-        worst=float(expected[columns.worst]),
-        base=least + float(expected[columns.base]) if random_base else 0.0,
-        return_range=(float(low.min()), float(high.max())),
-        near_greedy=expected[columns.greedy],
-        gaps=gaps,
-        decisive_gaps=np.maximum(margins, 0),
-        wrong_decisions=tuple(decode_witness(margin, mdp.num_states, horizon) for margin in margins.tolist()),
-        tail_gap=float(tail_gap),
+
+def _joined(parts: list[BackwardPass]) -> BackwardPass:
+    """One result from those of passes over fewer k."""
+    if len(parts) == 1:
+        return parts[0]
+    return replace(
+        parts[0],
+        greedy=np.concatenate([part.greedy for part in parts]),
+        gaps=np.concatenate([part.gaps for part in parts]),
+        decisive_gaps=np.concatenate([part.decisive_gaps for part in parts]),
+        wrong_decisions=tuple(decision for part in parts for decision in part.wrong_decisions),
+        tail_gap=parts[-1].tail_gap,
     )
 
 
 def look_at(
-    mdp: TabularMDP, decision: Decision, horizon: int, *, k: int, discount: float = 1.0
+    mdp: TabularMDP, decision: Decision, horizon: int, *, k: int, discount: float, exactness: Exactness
 ) -> tuple[tuple[NDArray[np.float64], NDArray[np.bool_]], tuple[NDArray[np.float64], NDArray[np.bool_]]]:
     """For Q^k and for Q* at that time and state: (A,) the value of *executing* each action, and (A,) which are best.
 
     `backup.py` says what executing means where actions are sticky.
     """
-    remaining = horizon - decision.t
-    columns = columns_for(k, k, num_slacks=0)
-    layers = _Layers(mdp, remaining, columns, discount, np.zeros((1, 0)))
+    remaining, columns = horizon - decision.t, Columns(k, k, True, False)
     sets = reachable_sets(mdp, remaining, start=np.array([decision.state]))
-    for t in reversed(range(1, remaining)):
-        layers.step_back(sets.states(t), t)
-    step = layers.step(0)
-    at_k, at_optimal = (
-        look_at_row(layers.dynamics, decision.state, columns, step, layers.layer, column)
-        for column in (int(columns.q[k]), columns.optimal)
-    )
-    return at_k, at_optimal
+    while True:
+        [(_, sizes)] = split(mdp, columns, exactness.num_words, exactness.memory)
+        layers = Layers(mdp, remaining, columns, discount, exactness, sizes)
+        for t in reversed(range(1, remaining)):
+            layers.step_back(sets.states(t), t)
+        (q, greedy, open_q), (optimal_q, optimal, open_optimal) = (
+            look_at_row(
+                decision.state, layers.dynamics, layers.weights, layers.step(0), layers.layer, layers.rows, column
+            )
+            for column in (k, OPTIMAL)
+        )
+        is_open = layers.num_open + open_q + open_optimal > 0
+        if not (is_open and exactness.is_exact and exactness.raise_level(mdp, columns)):
+            return (q, greedy), (optimal_q, optimal)
 
 
 def value(
@@ -128,8 +175,20 @@ def value(
 
     Many times faster than `backward_pass`, for callers that need no more than this.
     """
+    return float(mdp.start_probabilities @ start_values(mdp, horizon, rule, discount=discount, sets=sets))
+
+
+def start_values(
+    mdp: TabularMDP,
+    horizon: int,
+    rule: int = MAXIMUM,
+    *,
+    discount: float = 1.0,
+    sets: ReachableSets | None = None,
+) -> NDArray[np.float64]:
+    """(n,) the same for each start state."""
     dynamics = dynamics_of(mdp, discount)
-    shape = mdp.num_states, num_slots(mdp), 1
+    shape = num_slots(mdp), mdp.num_states
     V, V_next = np.empty(shape), np.empty(shape)
     actions = tuple(range(mdp.num_actions))
     sets = sets or reachable_sets(mdp, horizon)
@@ -137,48 +196,105 @@ def value(
         V, V_next = V_next, V
         stickiness = mdp.stickiness if t else 0.0
         value_step(actions, sets.states(t), dynamics, rule, stickiness, t == horizon - 1, V_next, V)
-    return float(mdp.start_probabilities @ V[mdp.start_states, 0, 0])
+    at_start: NDArray[np.float64] = V[0, mdp.start_states]
+    return at_start
 
 
-def fits_in_memory(mdp: TabularMDP, max_k: int, first_k: int) -> bool:
-    """Does a pass over Q^1..Q^max_k that keeps those from `first_k` fit into the memory that is free now?"""
-    free = available_memory()
-    return free is None or pass_bytes(mdp, columns_for(max_k, first_k)) < MEMORY_SHARE * free
+def return_range(mdp: TabularMDP, horizon: int, *, discount: float, sets: ReachableSets) -> tuple[float, float]:
+    """The least and the greatest total reward of an episode, over all actions and random outcomes."""
+    dynamics = dynamics_of(mdp, discount)
+    bounds, after = np.empty((mdp.num_states, 2)), np.empty((mdp.num_states, 2))
+    for t in reversed(range(horizon)):
+        bounds, after = after, bounds
+        in_threads(range_step, sets.states(t), dynamics, t == horizon - 1, after, bounds)
+    low, high = bounds[mdp.start_states].T
+    return float(low.min()), float(high.max())
 
 
-class _Layers:
-    """The two layers of a backward pass, and the step from one to the other."""
+def fits_in_memory(mdp: TabularMDP, max_k: int, exactness: Exactness) -> bool:
+    """Does a pass for Q^max_k fit into the memory that is free now?"""
+    return least_bytes(mdp, Columns(max_k, max_k, True, True), exactness.num_words) <= exactness.memory
+
+
+class Layers:
+    """The arrays of a backward pass, and the step from one time to the one before."""
 
     def __init__(
-        self, mdp: TabularMDP, horizon: int, columns: Columns, discount: float, slacks: NDArray[np.float64]
-    ) -> None:
-        self.mdp, self.horizon, self.columns, self.slacks = mdp, horizon, columns, slacks
+        self, mdp: TabularMDP, horizon: int, columns: Columns, discount: float, exactness: Exactness,
+        sizes: Sizes | None = None,
+    ) -> None:  # fmt: skip
+        self.mdp, self.horizon, self.columns, self._level = mdp, horizon, columns, exactness.level
+        self._sizes = sizes or Sizes.of(columns)
         self.dynamics = dynamics_of(mdp, discount)
-        self.layer, self._other = new_layer(mdp, columns), new_layer(mdp, columns)
-        rewards = mdp.rewards if mdp.outcomes is None else mdp.outcomes.rewards
-        self._errors = BoundErrors(rewards, horizon, discount)
+        self.weights = weights_of(mdp, discount, exactness.probabilities, exactness.num_words)
+        self.layer, self._places = self._sizes.new_layer(mdp, exactness.num_words), Places(mdp, self._sizes)
+        self._rounding = Rounding.of(mdp, horizon)
+        self.num_open = 0  # comparisons that the digits could not decide
+
+    @property
+    def rows(self) -> Rows:
+        """Where the columns are."""
+        return self._places.rows
 
     def step(self, t: int) -> Step:
         """What the backward step to time t needs to know."""
-        remaining = self.horizon - t
-        roundoff = relative_roundoff(remaining, self.mdp.num_actions, self.mdp.max_outcomes)
-        height_error = self._errors.height if self.columns.random_base else self._errors.reward(roundoff, remaining)
         return Step(
-            stickiness=self.mdp.stickiness if t else 0.0,  # the first action has no previous action to repeat
-            is_last=remaining == 1,
-            roundoff=roundoff,
-            height_error=height_error,
-            shortfall_error=self._errors.shortfall,
-            slacks=self.slacks,
+            is_sticky=self.mdp.stickiness > 0 and t > 0,  # the first action has no previous action to repeat
+            is_last=t == self.horizon - 1,
+            precision=self._rounding.precision(self.horizon - t, self._level),
+            first_witness=encode_witness(0, self.horizon - t, self.mdp.num_states),
         )
 
-    def step_back(self, states: NDArray[np.int32], t: int) -> NDArray[np.float64]:
-        """Go from time t + 1 to time t at `states` (n,); (num_kept,) the least gap of each Q^k among them."""
-        self.layer, self._other = self._other, self.layer
-        self._errors.step_back()
-        witnesses = encode_witness(states, self.horizon - t, self.mdp.num_states)
-        least: NDArray[np.float64] = backward_step(
-            states, witnesses, self.dynamics, self.columns, self.step(t), *self._other, *self.layer
+    def step_back(
+        self, states: NDArray[np.int32], t: int, first_best: NDArray[np.int16] = _NOT_ASKED
+    ) -> NDArray[np.float64]:
+        """Go from time t + 1 to time t at `states` (n,); (num_kept,) the least gap of each Q^k among them.
+
+        first_best[s] ← the first optimal action in each of the states.
+        """
+        step, before = self.step(t), self.rows
+        for part in self._sizes.parts:
+            source, target = self._places.move(part)
+            if self.mdp.stickiness:
+                fill_slots(states, part, self.dynamics, self.weights, step, self.layer, source, target)
+        found = in_threads(
+            reduce, states, self.dynamics, self.weights, self.columns, step, self.layer, before, self.rows, first_best
         )
-        self._errors.saw_bounds(self.layer.bounds[states, 0])
-        return least
+        least, num_open = zip(*found, strict=True)
+        self.num_open += sum(num_open)
+        smallest: NDArray[np.float64] = np.minimum.reduce(least)
+        return smallest
+
+    def result(self, gaps: NDArray[np.float64], tail_gap: float) -> BackwardPass:
+        """What the pass found, once it has arrived at the first time step."""
+        mdp, start, rows = self.mdp, self.mdp.start_states, self.rows
+        expected = mdp.start_probabilities @ values_at(self.layer.V, rows.V[0], start, self.step(0).precision.unit)
+        returns = mdp.start_probabilities @ self.layer.G[rows.G[0][:, None], start].T  # (num_returns,)
+        margins = self.layer.D[rows.D[0][:, None], start].min(axis=1)
+        return BackwardPass(
+            optimal=float(expected[OPTIMAL]),
+            base=float(expected[BASE]),
+            worst=float(returns[-1]) if self.columns.with_worst else None,
+            greedy=returns[: self.columns.num_kept],
+            gaps=gaps,
+            decisive_gaps=np.maximum(margins, 0),
+            wrong_decisions=tuple(decode_witness(margin, mdp.num_states, self.horizon) for margin in margins.tolist()),
+            tail_gap=tail_gap,
+        )
+
+
+def fill_slots(
+    states: NDArray[np.int32], part: Part, dynamics: Dynamics, weights: Weights, step: Step, layer: Layer, source: Rows,
+    target: Rows,
+) -> None:  # fmt: skip
+    """X of all actions, where actions are sticky. One action after the other: each overwrites the slot of the one before."""
+    num_actions = len(source.V)
+    at_once = is_one_block(states)
+    for actions in [Part(0, num_actions)] if at_once else [Part(a, a + 1) for a in range(num_actions)]:
+        in_threads(
+            lambda block, actions=actions: fill(
+                block, actions, part, False, dynamics, weights, step.is_last, step.precision.places, layer, source,
+                layer, target,
+            ),
+            states,
+        )  # fmt: skip

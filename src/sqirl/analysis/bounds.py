@@ -10,8 +10,40 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from sqirl.errors import SqirlError
+
 #: Defaults of the accuracy ε and of the failure probability δ.
 EPSILON, DELTA = 0.05, 0.05
+#: The least ε and δ, and the most parameters: their powers are numbers that a float can hold.
+LEAST_SHARE, MOST_PARAMETERS = 1e-50, 1e50
+
+
+@dataclass(frozen=True)
+class BoundTerms:
+    """What a bound is asked for: a loss of at most ε of the range of returns, with probability 1 - δ, for a class of dimension d.
+
+    `feature_dimension` is the d of linear Q-functions w·φ(s, a). `pseudo_dimension` is that of any other class. The tabular class
+    needs neither.
+    """
+
+    epsilon: float = EPSILON
+    delta: float = DELTA
+    feature_dimension: float | None = None
+    pseudo_dimension: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, symbol, value in (("epsilon", "ε", self.epsilon), ("delta", "δ", self.delta)):
+            if not LEAST_SHARE <= value <= 1:  # not true of nan
+                raise SqirlError(
+                    f"{name} {value:g} is not in [{LEAST_SHARE:g}, 1]: {symbol} of a bound is a share; try 0.05"
+                )
+        for name in ("feature_dimension", "pseudo_dimension"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= MOST_PARAMETERS:
+                shown = name.replace("_", " ")
+                raise SqirlError(
+                    f"{shown} {value:g} is not a number between 1 and {MOST_PARAMETERS:g}: it counts the parameters of a class"
+                )
 
 
 @dataclass(frozen=True)
@@ -99,6 +131,28 @@ def gorp_bound(mdp: Instance, *, delta: float = DELTA, constant: float = 1.0) ->
     """C·k·T²·A^H̄_k·log(T·A / δ): GORP in deterministic MDPs (Lemma 3.4 of the paper)."""
     rest = constant * mdp.k * mdp.horizon**2 * math.log(mdp.horizon * mdp.num_actions / delta)
     return _exp(mdp.log_power + math.log(rest))
+
+
+def gorp_episodes(mdp: Instance, *, failure: float = 0.5) -> float:
+    """m with which GORP takes only actions that are greedy on Q^k, with probability at least 1 - `failure`.
+
+    m = ⌈2 · log(T·A^k / failure) / Δ_k²⌉. In each of T iterations GORP takes the first action of the best of A^k sequences. That
+    action is greedy if the mean return of one best sequence is above its expectation less Δ_k/2, and the means of all
+    sequences with other first actions are below theirs plus Δ_k/2. By Hoeffding's inequality each of these fails with
+    probability at most exp(-m·Δ_k²/2), for returns in [0, 1].
+    """
+    log_count = math.log(mdp.horizon / failure) + mdp.k * math.log(mdp.num_actions)
+    episodes = _exp(math.log(2 * log_count) - 2 * math.log(mdp.gap))
+    return max(1.0, float(math.ceil(episodes))) if math.isfinite(episodes) else math.inf
+
+
+def deterministic_horizon_bound(mdp: Instance) -> float:
+    """H_k ≤ k + log_A m = H̄_k + log_A O(log(T·A^k)): the deterministic effective horizon (Lemma 3.4 of the paper).
+
+    The effective horizon of deterministic MDPs is H = min_k H_k with H_k = k + log_A(m_k), where m_k is the least m with which
+    GORP is optimal with probability at least 1/2. The paper's O(…) is 2·log(2·T·A^k) here, by `gorp_episodes`.
+    """
+    return mdp.k + math.log(gorp_episodes(mdp)) / math.log(mdp.num_actions)
 
 
 def sqirl_episodes(

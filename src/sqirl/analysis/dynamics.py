@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sqirl.analysis.fingerprint import fingerprint
+from sqirl.analysis.fixed_point import weight_words
+from sqirl.analysis.probabilities import ExactProbabilities
+from sqirl.analysis.values import Weight
 from sqirl.mdp.tabular import TabularMDP
 
 _TABLE, _CSR = np.empty((0, 0), np.bool_), np.empty(0, np.bool_)
@@ -29,6 +34,19 @@ class Dynamics(NamedTuple):
     discount: float  # γ
 
 
+class Weights(NamedTuple):
+    """The numbers that values are multiplied by, exactly."""
+
+    one: Weight
+    discount: Weight  # γ
+    share: Weight  # 1/A
+    choose: Weight  # 1 - ρ
+    repeat: Weight  # ρ
+    probabilities: NDArray[np.float64]  # (nnz,) the float nearest to each; the array is empty for a table
+    fingerprints: NDArray[np.uint64]  # (nnz,)
+    words: NDArray[np.uint64]  # (nnz, L + 1)
+
+
 def dynamics_of(mdp: TabularMDP, discount: float) -> Dynamics:
     """The dynamics of `mdp` without its stickiness."""
     if mdp.transitions is not None:
@@ -38,3 +56,22 @@ def dynamics_of(mdp: TabularMDP, discount: float) -> Dynamics:
     assert outcomes is not None
     arrays = outcomes.indptr, outcomes.next_states, outcomes.probabilities, outcomes.rewards
     return Dynamics(_CSR, np.empty((0, 0), np.int32), mdp.rewards, *arrays, float(discount))
+
+
+def weights_of(mdp: TabularMDP, discount: float, probabilities: ExactProbabilities, num_words: int) -> Weights:
+    """The weights of a pass whose numbers have so many words. ρ and γ are the rational numbers that their floats are."""
+    rho = Fraction(mdp.stickiness)
+    return Weights(
+        one=_weight(Fraction(1), num_words),
+        discount=_weight(Fraction(discount), num_words),
+        share=_weight(Fraction(1, mdp.num_actions), num_words),
+        choose=_weight(1 - rho, num_words),
+        repeat=_weight(rho, num_words),
+        probabilities=probabilities.floats,
+        fingerprints=probabilities.fingerprints,
+        words=probabilities.words(num_words),
+    )
+
+
+def _weight(value: Fraction, num_words: int) -> Weight:
+    return Weight(float(value), np.uint64(fingerprint(value)), weight_words(value, num_words))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sqirl.analysis.backup import MAXIMUM, best_actions, value_step
-from sqirl.analysis.columns import num_slots
-from sqirl.analysis.dynamics import dynamics_of
+from sqirl.analysis.backward import Exactness, Layers
+from sqirl.analysis.columns import Columns
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.reach import check_horizon, reachable_sets
 from sqirl.mdp.tabular import END, TabularMDP
@@ -35,15 +34,17 @@ def optimal_episode(mdp: TabularMDP) -> list[int]:
 
 
 def _optimal_actions(mdp: TabularMDP, T: int) -> NDArray[np.int8]:
-    """(T, S) int8 the first optimal action at each time and state; not filled where a state cannot be reached at that time."""
-    dynamics, sets = dynamics_of(mdp, 1.0), reachable_sets(mdp, T)
-    shape = mdp.num_states, num_slots(mdp), 1
-    V, V_next = np.empty(shape), np.empty(shape)
-    best = np.empty((T, mdp.num_states), np.int8)
-    actions = tuple(range(mdp.num_actions))
-    for t in reversed(range(T)):
-        V, V_next = V_next, V
-        states, is_last = sets.states(t), t == T - 1
-        best_actions(states, dynamics, is_last, V_next, best[t])
-        value_step(actions, states, dynamics, MAXIMUM, mdp.stickiness, is_last, V_next, V)
-    return best
+    """(T, S) int8 the first optimal action at each time and state; not filled where a state cannot be reached at that time.
+
+    Ties are decided exactly, as far as the digits of `rounding.py` reach.
+    """
+    sets, exactness = reachable_sets(mdp, T), Exactness(mdp)
+    best, first = np.empty((T, mdp.num_states), np.int8), np.empty(mdp.num_states, np.int16)
+    columns = Columns(1, 1, False, False)
+    while True:
+        layers = Layers(mdp, T, columns, 1.0, exactness)
+        for t in reversed(range(T)):
+            layers.step_back(sets.states(t), t, first)
+            best[t] = first
+        if not (layers.num_open and exactness.is_exact and exactness.raise_level(mdp, columns)):
+            return best

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 
 @dataclass(frozen=True)
 class Decision:
@@ -21,12 +18,12 @@ class Decision:
     state: int
 
 
-def encode_witness(states: NDArray[np.int32], remaining: int, num_states: int) -> NDArray[np.float64]:
-    """(n,) the negative number of each of the `states` (n,) when `remaining` steps are left.
+def encode_witness(state: int, remaining: int, num_states: int) -> float:
+    """The negative number of a state when `remaining` steps are left; that of state s is s less than that of state 0.
 
     The numbers are exact: they stay far below 2^53.
     """
-    return -(1.0 + remaining * float(num_states) + states.astype(np.float64))
+    return -(1.0 + remaining * float(num_states) + state)
 
 
 def decode_witness(margin: float, num_states: int, horizon: int) -> Decision | None:

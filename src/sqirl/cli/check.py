@@ -10,19 +10,21 @@ from typing import Annotated
 
 import typer
 
+from sqirl.cli.options import ENV_HELP, EnvKwargs, Hold, env_name
+
 
 def command(
-    env: Annotated[
-        str, typer.Argument(help="An environment id, or module:Class of your own env.", metavar="ENV|module:Class")
-    ],
-    steps: Annotated[int, typer.Option(help="Steps of random walks to check.", min=1)] = 2000,
+    env: Annotated[str, typer.Argument(help=ENV_HELP)],
+    env_kwargs: EnvKwargs = None,
+    hold: Hold = None,
+    steps: Annotated[int, typer.Option(help="Steps of random walks to check.", min=1, max=10**7)] = 2000,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Test with random walks that an env can be saved, restored and enumerated, or name the first counter-example."""
     from sqirl.envs.check import check_env
 
     with redirect_stdout(sys.stderr):  # what the env itself prints is no result
-        report = check_env(env, steps=steps)
+        report = check_env(env_name(env, env_kwargs, hold), steps=steps)
     print(json.dumps(asdict(report), indent=1) if as_json else report)
     if report.problem is not None:
         raise typer.Exit(1)

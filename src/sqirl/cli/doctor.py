@@ -19,8 +19,8 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="One JSON array
         print(json.dumps([asdict(diagnosis) for diagnosis in diagnoses], indent=1))
     else:
         for diagnosis in diagnoses:
-            print(f"{'ok ' if diagnosis.fix is None else '!! '} {diagnosis.what:12} {diagnosis.found}")
+            print(f"{'ok ' if diagnosis.fix is None else '!! '} {diagnosis.what:18} {diagnosis.found}")
             if diagnosis.fix is not None:
-                print(f"                 fix: {diagnosis.fix}")
+                print(f"                       fix: {diagnosis.fix}")
     if any(diagnosis.fix is not None for diagnosis in diagnoses):
         raise typer.Exit(1)

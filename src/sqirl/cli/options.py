@@ -10,9 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from sqirl.algorithms.registry import algorithms_with, all_options
+from sqirl.envs.ids import is_bridge_id, is_full_atari_id
+from sqirl.envs.naming import HOLD, HORIZON, name_with, parse_kwargs
 from sqirl.errors import SqirlError
+from sqirl.runs.config import MAX_SEEDS, MAX_STEPS
+from sqirl.runtime.workers import MAX_JOBS
 
-Jobs = Annotated[int | None, typer.Option("-j", "--jobs", help="Worker processes (default: all cores).", min=1)]
+Jobs = Annotated[
+    int | None, typer.Option("-j", "--jobs", help="Worker processes (default: all cores).", min=1, max=MAX_JOBS)
+]
 Cluster = Annotated[str | None, typer.Option(help="Address of a dask scheduler whose workers do the work.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: cuda if there is a GPU.")]
 Variant = Annotated[
@@ -23,10 +29,31 @@ Members = Annotated[
     int | None, typer.Option(help="Runs trained together on a GPU, at most (default: all seeds of a setting).", min=1)
 ]
 Runs = Annotated[Path | None, typer.Option("-o", "--out", help="Folder of the records (default: your store's runs).")]
+EnvKwargs = Annotated[
+    str | None,
+    typer.Option("--env-kwargs", help="Keyword arguments for making the env, as JSON: '{\"is_slippery\": false}'."),
+]
+Horizon = Annotated[
+    int | None, typer.Option(help="Steps of an episode of your own env (default: its own limit).", min=1)
+]
+Hold = Annotated[
+    list[str] | None,
+    typer.Option("--hold", help="Hold this attribute of the env at its value of the start, such as a step counter."),
+]
+Starts = Annotated[
+    int | None,
+    typer.Option(
+        help="Seeds for finding random starts (default: all starts if few, else 100 seeds).", min=1, max=10**6
+    ),
+]
+Draws = Annotated[
+    int | None, typer.Option(help="Draws of each action where outcomes are random (default 100).", min=1, max=10**6)
+]
+#: The help of an argument that names an environment.
+ENV_HELP = (
+    "A BRIDGE id, a Gymnasium id (FrozenLake-v1, MiniGrid-Empty-8x8-v0, ALE/Pong-v5), module:Class, or an .npz file."
+)
 Json = Annotated[bool, typer.Option("--json", help="JSON: one object for each result.")]
-
-#: Seeds that one command takes at most.
-MAX_SEEDS = 10_000
 
 
 def with_algorithm_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -54,6 +81,14 @@ def with_algorithm_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+def env_name(env: str, env_kwargs: str | None, hold: list[str] | None = None, horizon: int | None = None) -> str:
+    """The name of an env with what `--env-kwargs`, `--hold` and, for training, `--horizon` say in it."""
+    if horizon is not None and (is_bridge_id(env) or is_full_atari_id(env)):
+        raise SqirlError(f"--horizon is for your own env; the horizon of {env} is part of what it is")
+    asked = {HOLD: hold, HORIZON: horizon}
+    return name_with(env, {**parse_kwargs(env_kwargs), **{name: value for name, value in asked.items() if value}})
+
+
 def parse_seeds(text: str) -> list[int]:
     """'0', '0-4' and '0,2,7' as lists."""
     try:
@@ -79,6 +114,6 @@ def parse_steps(text: str | None) -> int | None:
         value = float(text[:-1]) * {"k": 1e3, "M": 1e6}[text[-1]] if text[-1:] in ("k", "M") else float(text)
     except (ValueError, KeyError) as error:
         raise SqirlError(f"'{text}' is not a number of steps; write 5000000, 5_000_000, 5e6 or 5M") from error
-    if not 1 <= value < 1e12:
-        raise SqirlError(f"{text} steps make no sense; at least 1 is needed")
+    if not 1 <= value <= MAX_STEPS:
+        raise SqirlError(f"{text} steps make no sense; give a number between 1 and {MAX_STEPS:.0e}")
     return round(value)  # 1.001k is 1000.9999999999999

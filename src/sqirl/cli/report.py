@@ -15,7 +15,11 @@ def command(
         list[Path] | None, typer.Option(help="Folder of records (may be repeated; default: your store's runs).")
     ] = None,
     shipped: Annotated[bool, typer.Option(help="Show the runs that come with the package too.")] = True,
-    pictures: Annotated[bool, typer.Option(help="Draw the games (takes half a minute).")] = True,
+    analysis: Annotated[
+        list[Path] | None,
+        typer.Option(help="Add an environment of your own: a file of `sqirl analyze ENV --json` (may be repeated)."),
+    ] = None,
+    pictures: Annotated[bool, typer.Option(help="Draw the games (a minute; the pictures are kept).")] = True,
     figures: Annotated[
         Path | None, typer.Option(help="Also write the figures as PDF and SVG into this folder.")
     ] = None,
@@ -24,11 +28,17 @@ def command(
     ] = None,
 ) -> None:
     """The paper's tables and figures with our results added, in one file that opens from disk."""
+    from sqirl.cli.progress import counting_display
+    from sqirl.report.own_analyses import read_analysis
     from sqirl.report.write import write_report
     from sqirl.runs.store import gather_records
 
     records = gather_records(runs, shipped=shipped)
-    page, *others = write_report(out, records, pictures=pictures, figures=figures, tables=tables)
+    analyses = [read_analysis(path) for path in analysis or ()]
+    with counting_display("drawing the games") as on_row:
+        page, *others = write_report(
+            out, records, analyses=analyses, pictures=pictures, on_row=on_row, figures=figures, tables=tables
+        )
     print(f"{page}: {page.stat().st_size / 1e6:.2f} MB, {len(records):,} runs")
     for path in others:
         print(path, file=sys.stderr)

@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sqirl.algorithms.registry import SQIRL, algorithm_names
-from sqirl.cli.options import Cluster, Device, Jobs, Json, Members, Runs, Variant, parse_steps
+from sqirl.cli.options import (
+    ENV_HELP,
+    Cluster,
+    Device,
+    EnvKwargs,
+    Horizon,
+    Jobs,
+    Json,
+    Members,
+    Runs,
+    Variant,
+    env_name,
+    parse_steps,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from sqirl.experiments.calibration import Preview
@@ -68,7 +81,9 @@ def _preview(sweep: Sweep, out: Path | None, shipped: bool, device: str, *, meas
 
 
 def tune(
-    env: Annotated[str, typer.Argument(help="An environment.")],
+    env: Annotated[str, typer.Argument(help=ENV_HELP)],
+    env_kwargs: EnvKwargs = None,
+    horizon: Horizon = None,
     algorithm: Annotated[str, typer.Option(help=f"{', '.join(algorithm_names())}.")] = SQIRL.name,
     seeds: Annotated[int, typer.Option(help="Seeds of every setting.", min=1)] = 5,
     timesteps: Annotated[str | None, typer.Option(help="Steps of a run at most.")] = None,
@@ -79,7 +94,9 @@ def tune(
     from sqirl.experiments.sweeps import Sweep, narrowed
 
     sweep = narrowed(
-        Sweep("tune", (env,), (algorithm,), seeds=seeds), timesteps=parse_steps(timesteps), variant=variant
+        Sweep("tune", (env_name(env, env_kwargs, horizon=horizon),), (algorithm,), seeds=seeds),
+        timesteps=parse_steps(timesteps),
+        variant=variant,
     )
     _run(sweep, jobs, cluster, device, members, out, shipped, time_limit, as_json)
 

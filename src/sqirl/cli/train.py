@@ -4,23 +4,44 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sqirl.algorithms.registry import algorithm_names
-from sqirl.cli.options import Device, Json, Members, Runs, Variant, parse_seeds, parse_steps, with_algorithm_options
+from sqirl.cli.options import (
+    ENV_HELP,
+    Device,
+    EnvKwargs,
+    Horizon,
+    Json,
+    Members,
+    Runs,
+    Variant,
+    env_name,
+    parse_seeds,
+    parse_steps,
+    with_algorithm_options,
+)  # fmt: skip
 from sqirl.envs.suites import OURS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqirl.runs.config import RunConfig
+    from sqirl.runs.record import RunRecord
+
+#: More threads than any machine has.
+MAX_THREADS = 1024
 
 
 @with_algorithm_options
 def command(
     algorithm: Annotated[str, typer.Argument(help=f"{', '.join(algorithm_names())}.", metavar="ALGORITHM")],
-    env: Annotated[
-        str,
-        typer.Argument(help="A BRIDGE id, a full-length game (PongNoFrameskip-v4), a Gymnasium id, or module:Class."),
-    ],
+    env: Annotated[str, typer.Argument(help=ENV_HELP)],
     options: dict[str, int | None],
+    env_kwargs: EnvKwargs = None,
+    horizon: Horizon = None,
     seeds: Annotated[str, typer.Option(help="Seeds: '0', '0-4', '0,2,7'.")] = "0",
     timesteps: Annotated[
         str | None, typer.Option(help="Steps to train for (default 5_000_000; full-length games 10_000_000).")
@@ -32,7 +53,8 @@ def command(
     members: Members = None,
     checkpoint_every: Annotated[float, typer.Option(help="Seconds between checkpoints.", min=0)] = 60.0,
     threads: Annotated[
-        int, typer.Option(help="Threads of torch, and of the emulators of a full-length game.", min=1)
+        int,
+        typer.Option(help="Threads of torch, and of the emulators of a full-length game.", min=1, max=MAX_THREADS),
     ] = 1,
     out: Runs = None,
     as_json: Json = False,
@@ -41,10 +63,9 @@ def command(
 
     The record of a finished run is kept and not run again; a run that was killed is resumed from its last checkpoint.
     """
-    from sqirl.cli.progress import counting_display, training_display
     from sqirl.experiments.protocol import planned_run
-    from sqirl.runs.store import RecordStore, default_folder
 
+    env = env_name(env, env_kwargs, horizon=horizon)
     budget = parse_steps(timesteps)
     configs = [
         planned_run(
@@ -53,21 +74,58 @@ def command(
         )
         for seed in parse_seeds(seeds)
     ]  # fmt: skip
+    records, folder = _train(configs, device, members, checkpoint_every, threads, out, as_json)
+    _say_where(records, folder)
+
+
+def _train(
+    configs: list[RunConfig],
+    device: str,
+    members: int | None,
+    checkpoint_every: float,
+    threads: int,
+    out: Path | None,
+    as_json: bool,
+) -> tuple[list[RunRecord], Path]:
+    """Do the runs, and print each when it is over."""
     import torch
 
-    from sqirl.report.curves import save_curves
+    from sqirl.cli.progress import counting_display, training_display
+    from sqirl.runs.device import check_device
+    from sqirl.runs.in_words import lines_after, lines_before
     from sqirl.runs.perform import perform_all
+    from sqirl.runs.store import RecordStore, default_folder
 
     torch.set_num_threads(threads)
-    store, records = RecordStore(out or default_folder()), []
+    config, store, records = configs[0], RecordStore(out or default_folder()), []
+    device = check_device(device)
+    store.check()
+    for each in configs:
+        store.get(each)  # a damaged record is told before the work
     stdout = sys.stdout  # while the displays are on, what an env prints goes to stderr
-    with counting_display(f"{env} screens") as drawing, training_display(f"{algorithm} on {env}") as progress:
+    with (
+        counting_display(f"{config.env_id} screens") as drawing,
+        training_display(f"{config.algorithm} on {config.env_id}") as progress,
+    ):
+        for line in lines_before(config):
+            print(f"sqirl: {line}", file=sys.stderr)
         for record in perform_all(
             configs, store, device=device, members=members, checkpoint_seconds=checkpoint_every, progress=progress,
-            drawing=drawing,
+            drawing=drawing, keep_policies=True,
         ):  # fmt: skip
             records.append(record)
-            print(json.dumps(record.to_dict()) if as_json else record.summary, file=stdout, flush=True)
-    picture = save_curves(records, store.folder)
+            lines = [json.dumps(record.to_dict())] if as_json else lines_after(record)
+            print(*lines, sep="\n", file=stdout, flush=True)
+    return records, store.folder
+
+
+def _say_where(records: list[RunRecord], folder: Path) -> None:
+    from sqirl.report.curves import save_curves
+    from sqirl.runs.store import policy_path
+
+    picture = save_curves(records, folder)
     where = "its table (--live plays the game)" if records[0].played_from == "table" else "the live game"
-    print(f"sqirl: played from {where}; records and {picture.name} are in {store.folder}", file=sys.stderr)
+    print(f"sqirl: played from {where}; records and {picture.name} are in {folder}", file=sys.stderr)
+    saved = [record.config for record in records if policy_path(folder, record.config).is_file()]
+    if saved:
+        print(f"sqirl: see it play: sqirl watch {saved[0].digest}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Adapters that make a `Game` of any Gymnasium env with discrete actions.
 
-There are three ways to save and restore an env. In order of preference: the env's own `get_state` and `set_state` (and
-`state_key`, if it has one), the state index of a toy_text env, and a pickle of the whole env.
+There are four ways to save and restore an env. In order of preference: the env's own `get_state` and `set_state` (and
+`state_key`, if it has one), the state index of a toy_text env, the state of an Atari emulator, and a pickle of the whole env.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import io
 import math
 import pickle
 import random
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,14 +21,20 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.utils import EzPickle
 from numpy.typing import NDArray
 
+from sqirl.envs.actions import check_enumerable, discrete_actions
+from sqirl.envs.counters import HeldAttributes
 from sqirl.envs.game import Game
 from sqirl.envs.game_env import GameEnv
-from sqirl.errors import NotEnumerable, SqirlError, WorkFailed
+from sqirl.envs.randomness import global_randomness, reseed_all
+from sqirl.errors import EnvFailed, NotEnumerable, SqirlError
 
 #: A user's env is enumerated from the state after reset(seed=SEED).
 SEED = 0
+#: Fingerprints that are remembered, at most.
+REMEMBERED_KEYS = 200_000
 
 
 def as_game(make: Callable[[], gym.Env[Any, Any]], name: str) -> Game:
@@ -36,20 +43,28 @@ def as_game(make: Callable[[], gym.Env[Any, Any]], name: str) -> Game:
     :param make: makes the env; it is called again for every further copy
     :param name: the name of the env in error messages
     """
+    make = _with_discrete_actions(make)
     env = make()
     if isinstance(env.unwrapped, GameEnv):
         return env.unwrapped.game
-    if not isinstance(getattr(env, "action_space", None), gym.spaces.Discrete):
-        raise NotEnumerable(
-            f"{name} has actions {getattr(env, 'action_space', None)}, but only Discrete(n) can be enumerated; "
-            "wrap the env so that its action space is Discrete"
-        )
+    check_enumerable(env, name)
     base = env.unwrapped
     if callable(getattr(base, "get_state", None)) and callable(getattr(base, "set_state", None)):
         return OwnSnapshots(make, name)
     if is_toy_text(base):
         return ToyText(make, name)
+    if env is base and hasattr(base, "ale") and callable(getattr(base.ale, "cloneState", None)):
+        return EmulatorStates(make, name)
+    if isinstance(base, EzPickle):
+        raise NotEnumerable(
+            f"{name} cannot be copied: its class is an EzPickle, whose copies start anew; "
+            "give it get_state() and set_state(state)"
+        )
     return WholeEnvCopies(make, name)
+
+
+def _with_discrete_actions(make: Callable[[], gym.Env[Any, Any]]) -> Callable[[], gym.Env[Any, Any]]:
+    return lambda: discrete_actions(make())
 
 
 def is_toy_text(base: Any) -> bool:
@@ -60,15 +75,33 @@ def is_toy_text(base: Any) -> bool:
     return isinstance(getattr(base, "P", None), dict) and hasattr(base, "initial_state_distrib")
 
 
+def show_pictures(env: gym.Env[Any, Any]) -> None:
+    """Let `env.render()` return pictures, if the env can draw them, also where it was made without a render_mode."""
+    base = env.unwrapped
+    if base.render_mode is None and "rgb_array" in (base.metadata or {}).get("render_modes", ()):
+        base.render_mode = "rgb_array"
+
+
 @contextmanager
 def env_errors(name: str, method: str) -> Iterator[None]:
-    """Turn an exception of the user's env into a `WorkFailed` of one line."""
+    """Turn an exception of the user's env, or its attempt to end the process, into an `EnvFailed` of one line."""
     try:
         yield
     except SqirlError:
         raise
-    except Exception as error:
-        raise WorkFailed(f"{name}: {method}() failed with {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        reason = next(iter(str(error).splitlines()), "") or "no message"
+        hint = ""
+        if isinstance(error, ValueError) and "values to unpack" in reason:
+            hint = f"; {OLD_API[method]}" if method in OLD_API else ""
+        raise EnvFailed(f"{name}: {method}() failed with {type(error).__name__}: {reason}{hint}") from error
+
+
+#: What an env of the old Gym has to change.
+OLD_API = {
+    "reset": "Gymnasium's reset(seed=None, options=None) returns (observation, info), the old Gym's the observation alone",
+    "step": "Gymnasium's step returns (observation, reward, terminated, truncated, info), the old Gym's four values",
+}
 
 
 class GymGame:
@@ -86,6 +119,7 @@ class GymGame:
         self._first_action = int(space.start)
         self._start: Any = None
         self._screen_shape: tuple[int, ...] | None = None
+        self._painter: GymGame | None = None
         self.reset()
 
     def reset(self) -> None:
@@ -98,14 +132,21 @@ class GymGame:
         self._observation = copy.copy(observation)  # some envs return the same buffer every time
         self._start = self.get_state()
 
+    def start(self, seed: int) -> None:
+        """Reset with a seed. Every start is drawn from the same state of the env, so counters of episodes do not differ."""
+        self.set_state(self._start)
+        with global_randomness(seed), env_errors(self.name, "reset"):
+            observation, _ = self.env.reset(seed=seed)
+        self._observation = copy.copy(observation)
+
     def step(self, action: int) -> tuple[float, bool]:
         with env_errors(self.name, "step"):
             observation, reward, terminated, truncated, _ = self.env.step(action + self._first_action)
-            value = float(reward)
+            value, over = float(reward), bool(terminated or truncated)
         if not math.isfinite(value):
-            raise WorkFailed(f"{self.name} returns a reward of {value} for action {action}; rewards must be finite")
+            raise EnvFailed(f"{self.name} returns a reward of {value} for action {action}; rewards must be finite")
         self._observation = copy.copy(observation)
-        return value, bool(terminated or truncated)
+        return value, over
 
     def get_state(self) -> Any:
         # The observation is stored with the state: an env cannot return it a second time
@@ -142,7 +183,15 @@ class GymGame:
         return screen
 
     def render(self) -> NDArray[Any] | None:
-        picture = self.env.render() if self.env.render_mode == "rgb_array" else None
+        """A picture of the current state, drawn by another copy of the env: what drawing leaves in an env is no state."""
+        if self._painter is None:
+            self._painter = type(self)(self._make, self.name)
+            show_pictures(self._painter.env)
+        painter = self._painter
+        painter.set_state(self.get_state())
+        show_pictures(painter.env)  # a restored copy has the render_mode of the env that was saved
+        with env_errors(self.name, "render"):
+            picture = painter.env.render() if painter.env.render_mode == "rgb_array" else None
         return picture if isinstance(picture, np.ndarray) else None
 
     def fresh(self) -> Game:
@@ -150,13 +199,15 @@ class GymGame:
 
     def reseed(self, seed: int) -> None:
         self.env.unwrapped.np_random = np.random.default_rng(seed)
+        reseed_all(self.env, seed)
 
     def provenance(self) -> Mapping[str, Any]:
         module = type(self.env.unwrapped).__module__.split(".")[0]
+        held = {"held": list(self.env.held)} if isinstance(self.env, HeldAttributes) else {}
         try:
-            return {module: version(module), "seed": SEED}
+            return {module: version(module), "seed": SEED, **held}
         except PackageNotFoundError:
-            return {"seed": SEED}
+            return {"seed": SEED, **held}
 
 
 class OwnSnapshots(GymGame):
@@ -172,13 +223,15 @@ class OwnSnapshots(GymGame):
 
     def state_key(self) -> bytes:
         own_key = getattr(self.env.unwrapped, "state_key", None)
-        return fingerprint(own_key() if callable(own_key) else self._save())
+        with env_errors(self.name, "state_key"):
+            return fingerprint(own_key() if callable(own_key) else self._save())
 
 
 class ToyText(GymGame):
     """A toy_text env of Gymnasium: its state is one integer. Its random generator is not part of the state."""
 
     saved_by = "its state index"
+    start = None  # type: ignore[assignment]  # P comes with the distribution of starts
 
     def _save(self) -> int:
         return int(self.env.unwrapped.s)  # type: ignore[attr-defined]
@@ -187,22 +240,45 @@ class ToyText(GymGame):
         self.env.unwrapped.s = saved  # type: ignore[attr-defined]
 
 
+class EmulatorStates(GymGame):
+    """A Gymnasium env of ale-py. The emulator's random generator (of sticky actions) is not part of the state."""
+
+    saved_by = "states of the emulator"
+    start = None  # type: ignore[assignment]  # a seed only starts the generator of sticky actions
+
+    def _save(self) -> bytes:
+        # Without its generator: a restored state draws its sticky actions anew
+        state: bytes = self.env.unwrapped.ale.cloneState().serialize()  # type: ignore[attr-defined]
+        return state
+
+    def _restore(self, saved: bytes) -> None:
+        from ale_py import ALEState
+
+        self.env.unwrapped.ale.restoreState(ALEState(saved))  # type: ignore[attr-defined]
+
+    def render(self) -> NDArray[Any] | None:
+        screen = self.screen()  # after a restore the emulator itself shows an old screen
+        return screen if screen is not None and screen.ndim == 3 else super().render()
+
+
 class WholeEnvCopies(GymGame):
     """Any other env: a pickle of the whole env with its wrappers.
 
-    Pickle cannot save functions and modules. They are kept in a list, and the pickle holds their place in it.
+    Pickle cannot save modules, nor functions that have no name in a module. Of a module the pickle holds the name. Such functions
+    are kept in a list, and the pickle holds their place in it.
     """
 
     saved_by = "copies of the whole env"
 
     def __init__(self, make: Callable[[], gym.Env[Any, Any]], name: str) -> None:
+        self._keys: dict[bytes, bytes] = {}  # digest of a pickle -> fingerprint
         self._functions: list[Any] = []  # in the order in which pickle visits them, which is the same in every copy
         super().__init__(make, name)
 
     def _save(self) -> bytes:
         buffer = io.BytesIO()
         pickler = pickle.Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL)
-        pickler.persistent_id = self._number_of_function  # type: ignore[method-assign]
+        pickler.persistent_id = self._label  # type: ignore[method-assign]
         try:
             pickler.dump(self.env)
         except Exception as error:
@@ -213,11 +289,17 @@ class WholeEnvCopies(GymGame):
 
     def _restore(self, saved: bytes) -> None:
         unpickler = pickle.Unpickler(io.BytesIO(saved))
-        unpickler.persistent_load = self._functions.__getitem__  # type: ignore[method-assign]
+        unpickler.persistent_load = self._labelled  # type: ignore[method-assign]
         self.env = unpickler.load()
 
-    def _number_of_function(self, value: Any) -> int | None:
-        if not isinstance(value, types.FunctionType | types.ModuleType):
+    def _labelled(self, label: int | str) -> Any:
+        return sys.modules[label] if isinstance(label, str) else self._functions[label]
+
+    def _label(self, value: Any) -> int | str | None:
+        """The name of a module, the place of a function that pickle cannot save; None for what it saves itself."""
+        if isinstance(value, types.ModuleType):
+            return value.__name__
+        if not isinstance(value, types.FunctionType) or _is_named(value):
             return None
         for number, known in enumerate(self._functions):
             if known is value:
@@ -226,7 +308,23 @@ class WholeEnvCopies(GymGame):
         return len(self._functions) - 1
 
     def state_key(self) -> bytes:
-        return fingerprint(self.env)
+        """The fingerprint of the env. Equal pickles have equal fingerprints, so those of recent pickles are remembered."""
+        base = self.env.unwrapped
+        generator, base._np_random = base._np_random, None  # it is no part of the key
+        try:
+            pickled = hashlib.blake2b(self._save(), digest_size=16).digest()
+        finally:
+            base._np_random = generator
+        if pickled not in self._keys:
+            if len(self._keys) >= REMEMBERED_KEYS:
+                self._keys.clear()
+            self._keys[pickled] = fingerprint(self.env)
+        return self._keys[pickled]
+
+
+def _is_named(function: types.FunctionType) -> bool:
+    """Is it found by its name in its module? Then pickle saves the name."""
+    return getattr(sys.modules.get(function.__module__), function.__qualname__, None) is function
 
 
 def fingerprint(value: Any) -> bytes:
@@ -268,6 +366,8 @@ def _feed(update: Callable[[bytes], None], value: Any, path: tuple[int, ...]) ->
     elif isinstance(value, _CODE):
         name = getattr(value, "__qualname__", getattr(value, "__name__", repr(kind)))
         _piece(update, "code", f"{getattr(value, '__module__', '')}.{name}".encode())
+        if not isinstance(owner := getattr(value, "__self__", value), _CODE):  # the object of a bound method
+            _feed(update, owner, path)
     else:
         parts = _parts(value)
         _piece(update, f"{kind.__module__}.{kind.__qualname__}", str(len(parts)).encode())

@@ -38,7 +38,7 @@ class CatalogueRow:
 @cache
 def catalogue() -> tuple[CatalogueRow, ...]:
     """All 155 rows in the paper's order. Every id is the sticky one."""
-    table = json.loads(resources.files("sqirl.data").joinpath("paper.json").read_text())
+    table = json.loads(resources.files("sqirl.data").joinpath("paper.json").read_text(encoding="utf-8"))
     return tuple(
         CatalogueRow(
             parse_id(row["env_id"]),
@@ -81,11 +81,16 @@ def num_actions_of_procgen(env_id: EnvId) -> int:
 
 def near_matches(name: str) -> str:
     """The end of an error message: '; did you mean A or B?' with ids of the catalogue, or where to find all ids."""
+    close = similar_ids(name)
+    if not close:
+        return "; `sqirl envs` lists the paper's ids, and full-length Atari games have ids like PongNoFrameskip-v4"
+    return f"; did you mean {' or '.join(close)}?"
+
+
+def similar_ids(name: str) -> list[str]:
+    """Ids of the catalogue that look like the name, the most similar one first."""
     sticky = "-Sticky" in name
     by_stem = {row.env_id.stem.lower(): row.env_id for row in catalogue()}
     stem = name.removeprefix("BRIDGE/").removesuffix("-v0").removesuffix("-Sticky").lower()
     close = difflib.get_close_matches(stem, by_stem, n=3, cutoff=0.55)
-    if not close:
-        return "; `sqirl envs` lists the paper's ids, and full-length Atari games have ids like PongNoFrameskip-v4"
-    ids = [str(by_stem[c] if sticky else by_stem[c].deterministic()) for c in close]
-    return f"; did you mean {' or '.join(ids)}?"
+    return [str(by_stem[c] if sticky else by_stem[c].deterministic()) for c in close]

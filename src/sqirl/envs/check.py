@@ -1,7 +1,8 @@
 """Tests by random walks whether an env can be enumerated. The report names the first problem found.
 
-Three things must hold. Restoring a state and stepping gives the same result every time, also on another copy of the env. The
-result does not depend on the env's random generator. States with equal keys behave equally.
+Three things must hold. Restoring a state and stepping with the same random seed gives the same result every time, also on another
+copy of the env. Where the result depends on the seed, the env is random, and its outcomes are estimated from draws. States with
+equal keys behave equally.
 """
 
 from __future__ import annotations
@@ -9,11 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
-from sqirl.envs.adapters import ToyText
+from sqirl.envs.adapters import EmulatorStates, ToyText
+from sqirl.envs.counters import step_counters
 from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.envs.game import Game
+from sqirl.envs.randomness import step_with_seed
+from sqirl.envs.starts import Starts, starts_of
+from sqirl.errors import NotEnumerable, SqirlError
+
+#: A walk of an env without a horizon has at most so many steps.
+LONG_WALK = 100
 
 
 @dataclass(frozen=True)
@@ -26,14 +35,33 @@ class CheckReport:
     steps: int
     distinct_states: int
     revisits: int  # how often a walk reached a key that was seen before
+    starts: int  # different states after resets with many seeds
+    all_starts: bool  # are these all the starts there are?
+    randomness: str | None  # an example of an outcome that depends on the seed
+    counters: tuple[str, ...]  # attributes that count steps and are part of the state
     problem: str | None
 
     def __str__(self) -> str:
-        walks = (
-            f"{self.name}: {self.num_actions} actions, saved by {self.how}; {self.steps:,} steps of random walks, "
-            f"{self.distinct_states:,} states, {self.revisits:,} revisits"
-        )
-        return f"{walks}\n{'ok: it can be enumerated' if self.problem is None else 'problem: ' + self.problem}"
+        """The first line says what building and analysing it would be about."""
+        more = "" if self.all_starts else " or more"
+        kind = "random" if self.randomness else "deterministic"
+        starts = "one start" if self.starts == 1 else f"{self.starts:,}{more} random starts"
+        lines = [
+            f"{self.name}: {kind} steps, {starts}, {self.num_actions} actions, saved by {self.how}",
+            f"{self.steps:,} steps of random walks, {self.distinct_states:,} states, {self.revisits:,} revisits",
+        ]
+        if self.randomness:
+            lines.append(f"random: {self.randomness}")
+        lines += [counter_note(name) for name in self.counters]
+        return "\n".join([*lines, f"problem: {self.problem}" if self.problem else f"ok: {self._way}"])
+
+    @property
+    def _way(self) -> str:
+        if self.randomness is None:
+            return "it can be enumerated"
+        if self.how == ToyText.saved_by:
+            return "its dynamics are read from P"
+        return "it can be enumerated; its outcomes are estimated from draws, with intervals"
 
 
 @dataclass(frozen=True)
@@ -52,41 +80,92 @@ def check_env(
 ) -> CheckReport:
     """Check with random walks whether the states of `env` can be saved, restored and enumerated.
 
-    :param env: an id, 'module:Class', an env, a game, or the description of one
+    :param env: whatever `describe` takes, except the file of an MDP
     :param steps: steps of all walks together; each step is checked
     :param horizon: steps of one walk; the env's own horizon if None, or 100 if it has none
     :param seed: seed of the random actions
     """
     description = describe(env)
+    if description.file is not None:
+        raise SqirlError(f"'{description.file}' is an MDP already; there is no env to check: sqirl analyze {env}")
     game = description.make_game()
-    walker = _Walker(game, np.random.default_rng(seed))
-    problem = walker.walk(steps, horizon or description.horizon or 100)
+    starts = starts_of(game)
+    walker = Walker(game, starts, np.random.default_rng(seed))
+    problem = walker.walk(steps, horizon or description.horizon or LONG_WALK)
     return CheckReport(
-        description.name, game.saved_by, game.num_actions, walker.steps, len(walker.seen), walker.revisits, problem
+        description.name,
+        game.saved_by,
+        game.num_actions,
+        walker.steps,
+        len(walker.seen),
+        walker.revisits,
+        len(starts.states),
+        starts.complete,
+        walker.randomness,
+        tuple(step_counters(game)),
+        problem,
     )
 
 
-class _Walker:
+def counter_note(name: str) -> str:
+    """What a step counter does, and how to do without it."""
+    return (
+        f"note: its attribute {name} counts steps and is part of its state, so every step leads to new states; if neither "
+        f"rewards nor ends should depend on it, hold it: --hold {name}"
+    )
+
+
+def check_actions(env: gym.Env[Any, Any], num_actions: int, name: str) -> None:
+    """Raise `NotEnumerable` if the env does not have the actions any more that it began with."""
+    space = getattr(env, "action_space", None)
+    if not isinstance(space, gym.spaces.Discrete) or int(space.n) != num_actions:
+        raise NotEnumerable(
+            f"{name} changes its action space from Discrete({num_actions}) to {space}; it must stay the same"
+        )
+
+
+def is_random(description: EnvDescription, *, steps: int) -> bool:
+    """Do the outcomes of actions depend on a random seed, as far as so many steps of random walks tell?
+
+    Raises `NotEnumerable` if they depend on something else, so that no state can be restored.
+    """
+    if description.is_bridge:
+        return False
+    game = description.make_game()
+    walker = Walker(game, starts_of(game, sample=2), np.random.default_rng(0))
+    problem = walker.walk(steps, description.horizon or LONG_WALK, until_random=True)
+    if problem is not None and walker.randomness is None:
+        advice = (
+            "get_state() must return all of the state, set_state() must restore it, and all randomness must come from "
+            "self.np_random"
+        )
+        raise NotEnumerable(f"{description.name}: {problem}" + ("" if walker.hint() else f"; {advice}"))
+    return walker.randomness is not None
+
+
+class Walker:
     """Walks through a game and stores one state for each key."""
 
-    def __init__(self, game: Game, rng: np.random.Generator) -> None:
-        self.game, self.other, self.rng = game, game.fresh(), rng
+    def __init__(self, game: Game, starts: Starts, rng: np.random.Generator) -> None:
+        self.game, self.other, self.starts, self.rng = game, game.fresh(), starts, rng
         self.seen: dict[bytes, tuple[Any, list[int]]] = {}  # key -> a state with that key, the path to it
         self.steps = self.revisits = 0
+        self.randomness: str | None = None
 
-    def walk(self, steps: int, horizon: int) -> str | None:
-        """The first problem found, or None."""
+    def walk(self, steps: int, horizon: int, *, until_random: bool = False) -> str | None:
+        """The first problem found, or None. If asked to, it ends where it finds that outcomes are random."""
         while self.steps < steps:
-            self.game.reset()
+            self.game.set_state(self.starts.states[self.rng.integers(len(self.starts.states))])
             path: list[int] = []
             for _ in range(horizon):
                 action = int(self.rng.integers(self.game.num_actions))
                 state, key = self.game.get_state(), self.game.state_key()
                 problem = self._check(state, key, path, action)
-                if problem or self.steps >= steps:
+                if problem or self.steps >= steps or (until_random and self.randomness):
                     return problem
-                self.game.set_state(state)
-                _, over = self.game.step(action)
+                _, over = step_with_seed(self.game, state, action, int(self.rng.integers(2**31)))
+                if isinstance(env := getattr(self.game, "env", None), gym.Env):
+                    check_actions(env, self.game.num_actions, self.game.name)
                 path.append(action)
                 if over:
                     break
@@ -95,26 +174,28 @@ class _Walker:
     def _check(self, state: Any, key: bytes, path: list[int], action: int) -> str | None:
         self.steps += 1
         where = f"after actions {path}" if path else "at the start"
-        first = _outcome(self.game, state, action)
-        again = _outcome(self.game, state, action)
+        seed, other_seed = (int(number) for number in self.rng.integers(2**31, size=2))
+        first = _outcome(self.game, state, action, seed)
+        again = _outcome(self.game, state, action, seed)
         if again != first:
-            return f"{where}, action {action} gave {first} once and {again} when restored and stepped again"
-        elsewhere = _outcome(self.other, state, action)
+            return (
+                f"{where}, action {action} gave {first} once and {again} when restored and stepped again{self.hint()}"
+            )
+        elsewhere = _outcome(self.other, state, action, seed)
         if elsewhere != first:
             return f"{where}, action {action} gave {first}, but {elsewhere} in another copy of the env restored to the same state"
-        reseeded = _outcome(self.game, state, action, reseed=int(self.rng.integers(2**31)))
-        if reseeded != first:
-            way_out = "; `sqirl analyze` reads its dynamics from P instead" if isinstance(self.game, ToyText) else ""
-            return (
-                f"{where}, action {action} gave {first}, but {reseeded} with another random seed: the env is stochastic, "
-                f"and an enumeration would record only one of its outcomes{way_out}"
-            )
+        reseeded = _outcome(self.game, state, action, other_seed)
+        if reseeded != first and self.randomness is None:
+            again, elsewhere = _outcome(self.game, state, action, seed), _outcome(self.game, state, action, other_seed)
+            if (again, elsewhere) != (first, reseeded):  # it depends on something else than the seed
+                return f"{where}, action {action} gave {first} and {again} with the same seed{self.hint()}"
+            self.randomness = f"{where}, action {action} gave {first}, and {reseeded} with another random seed"
         if key not in self.seen:
             self.seen[key] = (state, list(path))
             return None
         self.revisits += 1
         other_state, other_path = self.seen[key]
-        same_key = _outcome(self.game, other_state, action)
+        same_key = _outcome(self.game, other_state, action, seed)
         if same_key != first:
             return (
                 f"actions {path} and {other_path} lead to states with the same key, but action {action} then gives {first} "
@@ -122,10 +203,13 @@ class _Walker:
             )
         return None
 
+    def hint(self) -> str:
+        """How to do without randomness that is in no generator of Python; empty if that is not known."""
+        if isinstance(self.game, EmulatorStates):
+            return "; switch its sticky actions off: --env-kwargs '{\"repeat_action_probability\": 0}'"
+        return ""
 
-def _outcome(game: Game, state: Any, action: int, reseed: int | None = None) -> _Outcome:
-    game.set_state(state)
-    if reseed is not None:
-        game.reseed(reseed)
-    reward, over = game.step(action)
+
+def _outcome(game: Game, state: Any, action: int, seed: int) -> _Outcome:
+    reward, over = step_with_seed(game, state, action, seed)
     return _Outcome(reward, over, None if over else game.state_key())

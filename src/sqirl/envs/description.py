@@ -6,27 +6,32 @@ Its suite, its horizon, its number of actions and the name of its files are fiel
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from sqirl.envs import suites
-from sqirl.envs.adapters import as_game, is_toy_text
-from sqirl.envs.catalogue import CatalogueRow, find_row
+from sqirl.envs.actions import combinations
+from sqirl.envs.adapters import as_game, is_toy_text, show_pictures
+from sqirl.envs.catalogue import CatalogueRow, find_row, near_matches
+from sqirl.envs.counters import HeldAttributes
 from sqirl.envs.game import Game
 from sqirl.envs.game_env import GameEnv
 from sqirl.envs.ids import EnvId, is_bridge_id, is_full_atari_id, parse_id
 from sqirl.envs.named import named_env
+from sqirl.envs.naming import asked_horizon, is_mdp_file, name_with, similar_files, split_held, split_name
 from sqirl.envs.suites import FULL_ATARI, OURS, OWN, Suite
 from sqirl.envs.view import View
 from sqirl.errors import InvalidMDP, UnknownEnv
 from sqirl.runtime.files import safe_file_name
 
-#: What a user can name an environment by: an id or 'module:Class', a parsed id, a game, an env, or toy_text's `P`.
-EnvLike = str | EnvId | Game | gym.Env[Any, Any] | Mapping[int, Any]
+#: What an environment can be given by: its name (see `describe`), a parsed id, an MDP's file, a game, an env, or toy_text's `P`.
+EnvLike = str | EnvId | Path | Game | gym.Env[Any, Any] | Mapping[int, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +49,7 @@ class EnvDescription:
     :param remote_name: a text that `describe` understands in another process; None for an object of this process
     :param make_game: makes the game that a build enumerates
     :param make_own_env: makes the live env, if it is not a BRIDGE id
+    :param file: the .npz file, if it is the MDP in a file; `sqirl.mdp.store.open_mdp` reads it
     :param variant: whose details observations, networks and algorithms have: see `sqirl.envs.suites.OURS`
     """
 
@@ -59,6 +65,7 @@ class EnvDescription:
     own_actions: int = 1  # the number of actions of a user's env
     make_game: Callable[[], Game] = lambda: _no_game()
     make_own_env: Callable[[], gym.Env[Any, Any]] | None = None
+    file: Path | None = None
     variant: str = OURS
 
     @property
@@ -106,7 +113,7 @@ class EnvDescription:
     def make_env(self, *, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """The live environment, with its horizon and its sticky actions.
 
-        :param render_mode: None or "rgb_array"; used for BRIDGE ids only
+        :param render_mode: None or "rgb_array"
         """
         if self.bridge_id is not None:
             return self.make_game_env(render_mode=render_mode)
@@ -114,7 +121,10 @@ class EnvDescription:
             raise UnknownEnv(
                 f"{self.name or 'a table of dynamics'} has no environment that can be stepped; give an env or an id"
             )
-        return self.make_own_env()
+        env = self.make_own_env()
+        if render_mode == "rgb_array":
+            show_pictures(env)
+        return env
 
     def make_game_env(self, *, render_mode: str | None = None) -> GameEnv:
         """The live environment of a BRIDGE id.
@@ -131,20 +141,31 @@ class EnvDescription:
         return self if self.bridge_id is None else describe(self.bridge_id.deterministic())
 
 
-def describe(target: EnvLike | EnvDescription, *, variant: str | None = None) -> EnvDescription:
-    """The description of an environment. Nothing is enumerated. An env that is given by its name is made once.
+def describe(
+    target: EnvLike | EnvDescription, *, env_kwargs: Mapping[str, Any] | None = None, variant: str | None = None
+) -> EnvDescription:
+    """The description of an environment: the one way to open what a user names. Nothing is enumerated.
 
-    :param target: an id, 'module:Class', an env, a game, toy_text's `P`, or a description, which is returned as it is
+    A name is a BRIDGE id, any Gymnasium id (the package that registers it is imported), 'module:Class', 'module:factory',
+    'file.py:Class', 'module:Id-v0', or an .npz file with an MDP. An env that is given by its name is made once. Keyword arguments
+    of the env are part of its name: 'FrozenLake-v1 {"is_slippery": false}'.
+
+    :param target: a name, an env, a game, toy_text's `P`, or a description, which is returned as it is
+    :param env_kwargs: keyword arguments for making an env that is given by its name
     :param variant: the variant of the description, if it is not to be OURS
     """
     if variant is not None:
-        return replace(describe(target), variant=variant)
+        return replace(describe(target, env_kwargs=env_kwargs), variant=variant)
+    if isinstance(target, str):
+        return _describe_text(name_with(target, env_kwargs))
+    if env_kwargs:
+        raise UnknownEnv(f"arguments {dict(env_kwargs)} were given, but {type(target).__name__} is made already")
     if isinstance(target, EnvDescription):
         return target
-    if isinstance(target, str):
-        return _describe_text(target)
     if isinstance(target, EnvId):
         return _describe_bridge(target)
+    if isinstance(target, Path):
+        return _describe_file(target)
     if isinstance(target, gym.Env):
         return _describe_env(target)
     if isinstance(target, Game):
@@ -155,8 +176,13 @@ def describe(target: EnvLike | EnvDescription, *, variant: str | None = None) ->
 
 
 def _describe_text(text: str) -> EnvDescription:
+    bare, kwargs = split_name(text)
+    if kwargs and (is_bridge_id(bare) or is_mdp_file(bare)):
+        raise UnknownEnv(f"{bare} takes no arguments, but {kwargs} were given; leave --env-kwargs out")
     if is_bridge_id(text):
-        return _describe_bridge(parse_id(text))
+        return _describe_bridge(_parsed(text))
+    if is_mdp_file(text):
+        return _describe_file(Path(text))
     if is_full_atari_id(text):  # the emulator is loaded, and the id checked, only when a game is made
         return EnvDescription(
             text,
@@ -166,24 +192,52 @@ def _describe_text(text: str) -> EnvDescription:
             make_game=lambda: as_game(lambda: without_bookkeeping(named_env(text)()), text),
             make_own_env=lambda: named_env(text)(),
         )
-    make = named_env(text)
+    asked = asked_horizon(kwargs)
+    make = _ending_after(asked, named_env(text))
     env = make()
     if isinstance(env.unwrapped, GameEnv):
         return replace(_describe_env(env), remote_name=text)
-    name = env.spec.id if env.spec and ":" not in text else text
+    name = name_with(env.spec.id, kwargs) if env.spec and ":" not in bare else text
+    held = split_held(kwargs)[1]
     dynamics = _dynamics(env)
     if dynamics is None:
         env.close()
+
+    def make_bare() -> gym.Env[Any, Any]:
+        bare = without_bookkeeping(make())
+        return HeldAttributes(bare, held) if held else bare
+
     return EnvDescription(
         name,
         OWN,
-        time_limit(env),
+        asked or time_limit(env),
         dynamics=dynamics,
-        remote_name=text,
+        remote_name=name,
         own_actions=_actions_of(env),
-        make_game=lambda: as_game(lambda: without_bookkeeping(make()), name),
-        make_own_env=make,
+        make_game=lambda: as_game(make_bare, name),
+        make_own_env=make if not held else lambda: _with_limit(make_bare(), time_limit(make())),
     )
+
+
+def _ending_after(horizon: int | None, make: Callable[[], gym.Env[Any, Any]]) -> Callable[[], gym.Env[Any, Any]]:
+    """Makes envs whose episodes have that horizon instead of their own limit, where one is asked for."""
+    if horizon is None:
+        return make
+    return lambda: gym.wrappers.TimeLimit(without_bookkeeping(make()), horizon)
+
+
+def _parsed(text: str) -> EnvId:
+    try:
+        return parse_id(text)
+    except UnknownEnv as error:
+        raise UnknownEnv(f"{error}{near_matches(text)}") from error
+
+
+def _describe_file(path: Path) -> EnvDescription:
+    """The MDP in a file. Its arrays are read, and its horizon is known, when it is opened."""
+    if not os.path.isfile(path):  # False, not an error, for a name that is too long
+        raise UnknownEnv(f"no file '{path}'{similar_files(path)}")
+    return EnvDescription(str(path), OWN, remote_name=str(path.resolve()), file=path)
 
 
 def _describe_bridge(env_id: EnvId) -> EnvDescription:
@@ -224,8 +278,13 @@ def _describe_env(env: gym.Env[Any, Any]) -> EnvDescription:
 
 
 def time_limit(env: gym.Env[Any, Any]) -> int | None:
-    """The most steps of an episode: the smallest limit of the env's registration and of its wrappers; None without one."""
+    """The most steps of an episode: the smallest limit of the env's registration, of its wrappers, and its own `max_steps`.
+
+    None if it has no limit.
+    """
     limits = [env.spec.max_episode_steps] if env.spec and env.spec.max_episode_steps else []
+    own = getattr(env.unwrapped, "max_steps", None)
+    limits += [own] if type(own) is int and own > 0 else []
     while isinstance(env, gym.Wrapper):
         if isinstance(env, gym.wrappers.TimeLimit):
             limits.append(env._max_episode_steps)
@@ -234,7 +293,12 @@ def time_limit(env: gym.Env[Any, Any]) -> int | None:
 
 
 def _actions_of(env: gym.Env[Any, Any]) -> int:
-    return int(getattr(env.action_space, "n", 1))
+    return combinations(getattr(env, "action_space", None)) or 1
+
+
+def _with_limit(env: gym.Env[Any, Any], limit: int | None) -> gym.Env[Any, Any]:
+    """The env with a limit on its episodes: if its counter is held, it may never end by itself."""
+    return env if limit is None else gym.wrappers.TimeLimit(env, limit)
 
 
 #: Gymnasium's wrappers that only count steps or check calls. With their counters, every step would be a new state.

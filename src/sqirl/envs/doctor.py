@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 from sqirl.envs.catalogue import catalogue
+from sqirl.errors import MissingExtra
 from sqirl.runtime.memory import available_memory
 from sqirl.runtime.workers import all_cores
 
@@ -36,6 +39,8 @@ def examine(folder: Path) -> list[Diagnosis]:
 def _check_suite(name: str, check: Callable[[], str]) -> Diagnosis:
     try:
         return Diagnosis(name, check())
+    except MissingExtra as error:
+        return Diagnosis(name, "not installed", error.fix)
     except Exception as error:  # a broken library must not hide the other diagnoses
         return Diagnosis(name, "not usable", str(error).splitlines()[0] if str(error) else type(error).__name__)
 
@@ -63,6 +68,10 @@ def _atari() -> str:
 def _procgen() -> str:
     from sqirl.envs.procgen import ProcgenGame, library_hash, renderer
 
+    if sys.version_info >= (3, 13) and importlib.util.find_spec("procgen") is None:
+        raise RuntimeError(
+            "procgen-mirror has wheels for Linux and Python up to 3.12 only; take such a Python for Procgen"
+        )
     ProcgenGame("maze", "easy", 0, 1, 9).step(0)
     return f"procgen-mirror {version('procgen-mirror')}, libenv.so sha256 {library_hash()[:16]}…, drawn by {renderer()}"
 
@@ -70,12 +79,28 @@ def _procgen() -> str:
 _SUITES: dict[str, Callable[[], str]] = {"MiniGrid": _minigrid, "Atari": _atari, "Procgen": _procgen}
 
 
+#: (module, distribution, extra of sqirl, what it is for)
+_TOOLS = (
+    ("torch", "torch", "train", "train, tune and sweep"),
+    ("stable_baselines3", "stable-baselines3", "train", "train, tune and sweep"),
+    ("distributed", "distributed", "cluster", "work on a dask cluster"),
+)
+
+
 def _tools() -> Iterator[Diagnosis]:
-    for package, extra, use in (("distributed", "cluster", "builds on a dask cluster"),):
-        try:
-            yield Diagnosis(package, f"{version(package)} ({use})")
-        except PackageNotFoundError:
+    for module, package, extra, use in _TOOLS:
+        if importlib.util.find_spec(module) is None:
             yield Diagnosis(package, f"not installed ({use})", f"pip install 'sqirl[{extra}]'")
+        else:
+            yield Diagnosis(package, f"{version(package)} ({use})")
+    yield _numpy()
+
+
+def _numpy() -> Diagnosis:
+    found = version("numpy")
+    forced = found.startswith("1.") and importlib.util.find_spec("procgen") is not None
+    fix = "pip install 'numpy>=2' (only the metadata of procgen-mirror ask for NumPy 1)" if forced else None
+    return Diagnosis("numpy", found, fix)
 
 
 def _machine(folder: Path) -> Iterator[Diagnosis]:

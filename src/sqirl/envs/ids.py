@@ -21,12 +21,16 @@ MINIGRID_HORIZON = 100
 #: The end of the ids of full-length Atari games (`PongNoFrameskip-v4`). These are ids of Gymnasium, not of BRIDGE.
 FULL_ATARI_SUFFIX = "NoFrameskip-v4"
 
+#: The largest numbers in an id: of steps, of frames that an action lasts, and of Procgen's levels, which are 32-bit numbers.
+MAX_HORIZON, MAX_FRAMESKIP, MAX_LEVEL = 10**6, 10**4, 2**31 - 2
+
 _PROCGEN = re.compile(
-    r"BRIDGE/(?P<game>[a-z]+)_(?P<mode>easy|hard|exploration)_l(?P<level>\d+)_(?P<horizon>\d+)_fs(?P<fs>\d+)"
-    r"(?P<sticky>-Sticky)?-v0"
+    r"BRIDGE/(?P<game>[a-z]{1,40})_(?P<mode>easy|hard|exploration)_l(?P<level>\d+)_(?P<horizon>\d+)_fs(?P<fs>\d+)"
+    r"(?P<sticky>-Sticky)?-v0",
+    re.ASCII,
 )
-_ATARI = re.compile(r"BRIDGE/(?P<game>[a-z_]+)_(?P<horizon>\d+)_fs(?P<fs>\d+)(?P<sticky>-Sticky)?-v0")
-_MINIGRID = re.compile(r"BRIDGE/MiniGrid-(?P<game>.+?)(?P<sticky>-Sticky)?-v0")
+_ATARI = re.compile(r"BRIDGE/(?P<game>[a-z_]{1,40})_(?P<horizon>\d+)_fs(?P<fs>\d+)(?P<sticky>-Sticky)?-v0", re.ASCII)
+_MINIGRID = re.compile(r"BRIDGE/MiniGrid-(?P<game>[A-Za-z0-9-]{1,80}?)(?P<sticky>-Sticky)?-v0")
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def parse_id(text: str) -> EnvId:
     if match := _MINIGRID.fullmatch(text):
         return EnvId("minigrid", match["game"], MINIGRID_HORIZON, 1, bool(match["sticky"]))
     if match := _PROCGEN.fullmatch(text):
-        suite, mode, level = "procgen", match["mode"], int(match["level"])
+        suite, mode, level = "procgen", match["mode"], _number(text, match, "level", 0, MAX_LEVEL)
     elif match := _ATARI.fullmatch(text):
         suite, mode, level = "atari", None, None
     else:
@@ -91,7 +95,14 @@ def parse_id(text: str) -> EnvId:
             f"'{text}' is not an environment id; the scheme is BRIDGE/GAME_HORIZON_fsFRAMESKIP[-Sticky]-v0, "
             "BRIDGE/GAME_MODE_lLEVEL_HORIZON_fsFRAMESKIP[-Sticky]-v0 or BRIDGE/MiniGrid-NAME[-Sticky]-v0"
         )
-    horizon, frameskip = int(match["horizon"]), int(match["fs"])
-    if horizon < 1 or frameskip < 1:
-        raise UnknownEnv(f"'{text}': horizon {horizon} and frameskip {frameskip} must both be at least 1")
+    horizon, frameskip = _number(text, match, "horizon", 1, MAX_HORIZON), _number(text, match, "fs", 1, MAX_FRAMESKIP)
     return EnvId(suite, match["game"], horizon, frameskip, bool(match["sticky"]), mode, level)
+
+
+def _number(text: str, match: re.Match[str], part: str, least: int, most: int) -> int:
+    """A number in an id. One with too many digits is not even read."""
+    digits = match[part]
+    if len(digits) > len(str(most)) or not least <= int(digits) <= most:
+        name = "frameskip" if part == "fs" else part
+        raise UnknownEnv(f"'{text}': {name} {digits} is outside {least}..{most:,}")
+    return int(digits)

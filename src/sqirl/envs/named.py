@@ -1,4 +1,4 @@
-"""Makes an env from its name: 'module:Class', 'file.py:Class', 'module:Id-v0' or a Gymnasium id."""
+"""Makes an env from its name: 'module:Class', 'module:factory', 'file.py:Class', 'module:Id-v0' or a Gymnasium id."""
 
 from __future__ import annotations
 
@@ -7,57 +7,85 @@ import importlib.util
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 
-from sqirl.envs.catalogue import near_matches
+from sqirl.envs.actions import discrete_actions
+from sqirl.envs.naming import (
+    import_provider,
+    similar_files,
+    similar_names,
+    split_held,
+    split_name,
+    suggestions,
+    version_of,
+)
 from sqirl.errors import UnknownEnv
 
 
-def named_env(name: str) -> Callable[[], gym.Env[Any, Any]]:
-    """A function that makes the env of that name. Raises `UnknownEnv` at once for a name that is not known."""
-    if ":" in name:
-        module_name, _, attribute = name.rpartition(":")
-        if not module_name or not attribute:
-            raise UnknownEnv(f"'{name}' is not of the form module:Class")
-        factory = getattr(imported(module_name, name), attribute, None)
-        if callable(factory):
-            return lambda: _call(factory, name)
-        if not re.search(r"-v\d+$", name):
-            raise UnknownEnv(f"module '{module_name}' has no class or function '{attribute}' (in '{name}')")
-        registered = _registered(attribute)  # the module has registered it
-    else:
-        registered = _registered(name)
-    return lambda: _call(lambda: gym.make(registered, disable_env_checker=True), name)
+def named_env(text: str) -> Callable[[], gym.Env[Any, Any]]:
+    """A function that makes the env of that name. Raises `UnknownEnv` at once for a name that is not known.
+
+    :param text: the name, with or without keyword arguments (see `sqirl.envs.naming`)
+    """
+    name, arguments = split_name(text)
+    kwargs, _ = split_held(arguments)
+    if ":" not in name:
+        return _registered_env(registered_id(name), text, kwargs)
+    module_name, _, attribute = name.rpartition(":")
+    if not module_name or not attribute:
+        raise UnknownEnv(f"'{name}' is not of the form module:Class")
+    module = imported(module_name, name)
+    factory = getattr(module, attribute, None)
+    if callable(factory):
+        return lambda: _call(lambda: factory(**kwargs), text)
+    if not re.search(r"-v\d+$", name):
+        known = [key for key, value in vars(module).items() if callable(value)]
+        raise UnknownEnv(
+            f"module '{module_name}' has no class or function '{attribute}' (in '{name}')"
+            f"{similar_names(attribute, known)}"
+        )
+    return _registered_env(registered_id(attribute), text, kwargs)  # the module has registered it
 
 
-def _registered(name: str) -> str:
-    """The id in Gymnasium's registry. An old version that Gymnasium has removed is replaced by the newest, with a warning."""
+def _registered_env(env_id: str, text: str, kwargs: Mapping[str, Any]) -> Callable[[], gym.Env[Any, Any]]:
+    return lambda: _call(lambda: gym.make(env_id, disable_env_checker=True, **kwargs), text)
+
+
+def registered_id(name: str) -> str:
+    """The id in Gymnasium's registry; the package that registers it is imported.
+
+    An old version that Gymnasium has removed is replaced by the newest one, with a warning.
+    """
+    if name not in gym.registry:
+        import_provider(name)
     try:
         gym.spec(name)
         return name
     except gym.error.DeprecatedEnv:
         stem = name.rpartition("-v")[0]
-        newest = max((known for known in gym.registry if known.rpartition("-v")[0] == stem), key=len, default=None)
-        if newest is None:
+        versions = [known for known in gym.registry if known.rpartition("-v")[0] == stem]
+        if not versions:
             raise
+        newest = max(versions, key=version_of)
         warnings.warn(f"this version of Gymnasium no longer has {name}; using {newest}", stacklevel=2)
         return newest
     except gym.error.Error as error:
-        raise UnknownEnv(f"no environment named '{name}'{near_matches(name)}") from error
+        raise UnknownEnv(f"no environment named '{name}'{suggestions(name)}") from error
 
 
 def _call(factory: Callable[[], Any], name: str) -> gym.Env[Any, Any]:
     try:
         env = factory()
-    except Exception as error:
-        raise UnknownEnv(f"'{name}' could not be made: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise UnknownEnv(f"'{name}' could not be made: {type(error).__name__}: {reason}") from error
     if not isinstance(env, gym.Env):
         raise UnknownEnv(f"'{name}' made a {type(env).__name__}, not a gymnasium.Env")
-    return env
+    return discrete_actions(env)
 
 
 def imported(module_name: str, name: str) -> Any:
@@ -74,7 +102,7 @@ def imported(module_name: str, name: str) -> Any:
         path = Path(module_name)
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None or not path.is_file():
-            raise UnknownEnv(f"no file '{module_name}' (in '{name}')")
+            raise UnknownEnv(f"no file '{module_name}' (in '{name}'){similar_files(path)}")
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module  # pickle looks for classes there
         spec.loader.exec_module(module)
@@ -82,4 +110,7 @@ def imported(module_name: str, name: str) -> Any:
     except UnknownEnv:
         raise
     except (Exception, SystemExit) as error:
-        raise UnknownEnv(f"cannot import '{module_name}' (in '{name}'): {type(error).__name__}: {error}") from error
+        hint = similar_files(Path(f"{module_name}.py")) if isinstance(error, ModuleNotFoundError) else ""
+        raise UnknownEnv(
+            f"cannot import '{module_name}' (in '{name}'): {type(error).__name__}: {error}{hint}"
+        ) from error

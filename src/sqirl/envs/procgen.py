@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sqirl.envs.catalogue import num_actions_of_procgen
 from sqirl.envs.game import Game, Outcome
-from sqirl.envs.ids import EnvId
+from sqirl.envs.ids import MAX_LEVEL, EnvId
 from sqirl.envs.view import View, newest_frame
 from sqirl.errors import MissingExtra, UnknownEnv
 
@@ -76,6 +76,8 @@ class ProcgenGame:
             raise UnknownEnv(f"Procgen has no game '{game}'; it has {', '.join(GAMES)}")
         if mode == "exploration" and (game not in _EXPLORATION_LEVELS or level != 0):
             raise UnknownEnv(f"Procgen's exploration mode has one level (l0), of {', '.join(_EXPLORATION_LEVELS)}")
+        if level > MAX_LEVEL:  # the library would take the low 32 bits for the seed, which are another level
+            raise UnknownEnv(f"level {level} of {game} is above {MAX_LEVEL}, the largest that Procgen has")
         self.name = game
         self.mode, self.level, self.frameskip, self.num_actions = mode, level, frameskip, num_actions
         self._one = self._batch_of(1)

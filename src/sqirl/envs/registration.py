@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import gymnasium as gym
 
 from sqirl.envs.catalogue import catalogue
-from sqirl.envs.game_env import GameEnv
-from sqirl.envs.ids import EnvId, parse_id
+from sqirl.envs.ids import EnvId
 
 
 def register_all() -> None:
@@ -18,13 +20,15 @@ def register_all() -> None:
                 gym.register(name, entry_point="sqirl.envs.registration:make_env", kwargs={"env_id": name})
 
 
-def make_env(env_id: str | EnvId, *, render_mode: str | None = None) -> GameEnv:
-    """The Gymnasium env of a BRIDGE id, with the horizon and stickiness of the id. The id need not be in the catalogue.
+def make_env(
+    env_id: str | EnvId, *, render_mode: str | None = None, env_kwargs: Mapping[str, Any] | None = None
+) -> gym.Env[Any, Any]:
+    """The live env of a name: a BRIDGE id, in the catalogue or not, or any other name that `describe` takes.
 
-    :param env_id: such as "BRIDGE/freeway_10_fs30-Sticky-v0"
+    :param env_id: such as "BRIDGE/freeway_10_fs30-Sticky-v0", "MiniGrid-Empty-8x8-v0" or "module:Class"
     :param render_mode: None or "rgb_array"
+    :param env_kwargs: keyword arguments for making the env, if it is not a BRIDGE id
     """
     from sqirl.envs.description import describe
 
-    parsed = parse_id(env_id) if isinstance(env_id, str) else env_id
-    return describe(parsed).make_game_env(render_mode=render_mode)
+    return describe(env_id, env_kwargs=env_kwargs).make_env(render_mode=render_mode)

@@ -14,7 +14,7 @@ from sqirl.algorithms.spec import AlgorithmSpec
 from sqirl.envs.description import EnvDescription, describe
 from sqirl.envs.suites import OURS
 from sqirl.errors import SqirlError
-from sqirl.runs.config import STOP_EXACT, STOP_NEVER, RunConfig
+from sqirl.runs.config import MAX_STEPS, STOP_EXACT, STOP_NEVER, RunConfig
 
 
 def planned_run(
@@ -41,15 +41,16 @@ def planned_run(
     """
     spec, description = algorithm(algorithm_name), describe(env)
     chosen = {name: value for name, value in (options or {}).items() if value is not None}
-    known = [option.name for option in spec.options]
+    known = {option.name: option for option in spec.options}
     for name, value in chosen.items():
         if name not in known:
             raise SqirlError(f"{spec.name} has no option {name}; it has {', '.join(known) or 'none'}")
-        if value < 1:
-            raise SqirlError(f"{name} = {value} is below 1, the least that makes sense")
+        check_count(name, value, most=known[name].most)
     check_k(description, chosen.get("k"))
-    if timesteps is not None and timesteps < 1:
-        raise SqirlError(f"timesteps = {timesteps} is below 1, the least that makes sense")
+    if timesteps is not None:
+        check_count("timesteps", timesteps, most=MAX_STEPS)
+    if not 0 <= seed < 2**32:
+        raise SqirlError(f"seed = {seed} is outside 0..{2**32 - 1}")
     defaults = {option.name: option.default for option in spec.options}
     settings = {**spec.presets(description), **chosen}
     check_variant(spec, variant)
@@ -68,6 +69,16 @@ def planned_run(
     )
 
 
+def check_count(name: str, value: object, *, most: int) -> None:
+    """Refuse what is not a whole number between 1 and the most that makes sense."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise SqirlError(f"{name} = {value!r} is not a whole number of at least 1")
+    if value < 1:
+        raise SqirlError(f"{name} = {value} is below 1, the least that makes sense")
+    if value > most:
+        raise SqirlError(f"{name} = {value} is more than {most:,}, the most that makes sense")
+
+
 def check_variant(spec: AlgorithmSpec, variant: str) -> None:
     """Refuse a variant that the algorithm does not have."""
     if variant not in spec.variants:
@@ -76,5 +87,5 @@ def check_variant(spec: AlgorithmSpec, variant: str) -> None:
 
 def check_k(env: EnvDescription, k: int | None) -> None:
     """Refuse a k that is longer than the episodes of the environment."""
-    if env.is_bridge and k is not None and env.horizon is not None and k > env.horizon:
+    if k is not None and env.horizon is not None and k > env.horizon:
         raise SqirlError(f"k = {k} is more than the {env.horizon} steps of an episode of {env.name}")

@@ -42,6 +42,7 @@ class OpenSearch:
     """A search and the runs that it waits for."""
 
     search: Search
+    majority_first: bool = False  # run as many seeds as decide that a setting fails, then the others
     wanted: list[RunConfig] = field(default_factory=list)
     records: dict[RunConfig, RunRecord] = field(default_factory=dict)
     finding: Finding | None = None
@@ -50,7 +51,7 @@ class OpenSearch:
     def advance(self) -> None:
         """Send the records to the search and receive the runs that it needs next."""
         try:
-            reply = [self.records[config] for config in self.wanted]
+            reply = [self.records[config] for config in self.wanted if config in self.records]
             self.wanted = self.search.send(reply) if reply else next(self.search)
             self.records = {}
         except StopIteration as stop:
@@ -58,7 +59,23 @@ class OpenSearch:
 
     @property
     def missing(self) -> list[RunConfig]:
+        """The runs that the search needs; none if a majority did not solve, because the others cannot change the median."""
+        unsolved = [record for record in self.records.values() if record.error is None and record.complexity is None]
+        if self.wanted and len(unsolved) >= majority(self.wanted):
+            return []
         return [config for config in self.wanted if config not in self.records]
+
+    @property
+    def next_runs(self) -> list[RunConfig]:
+        """The missing runs to start now."""
+        first = self.wanted[: majority(self.wanted)] if self.majority_first else self.wanted
+        missing = self.missing
+        return [config for config in first if config in missing] or missing
+
+    @property
+    def solved(self) -> tuple[int, ...]:
+        """The sample complexities of the runs that solved."""
+        return tuple(record.complexity for record in self.records.values() if record.complexity is not None)
 
     def take(self, known: KnownRuns) -> int:
         """Answer from known records as long as they have the runs; returns how many runs were found."""
@@ -95,7 +112,9 @@ class Scheduler:
         self.store, self.device = RecordStore(folder), device
         self.pool = WorkerPool(jobs=jobs, cluster=cluster)
         self.progress, self.deadline = progress, deadline
-        self.searches = [OpenSearch(search(sweep, env, name)) for env, name in sweep.cases()]
+        self.searches = [
+            OpenSearch(search(sweep, env, name), sweep.expects_failures(env, name)) for env, name in sweep.cases()
+        ]
         self.known = KnownRuns(known)
         self._running: dict[Any, tuple[OpenSearch, list[RunConfig]]] = {}
         self._done = self._found = self._failed = 0
@@ -131,11 +150,11 @@ class Scheduler:
         waiting = [
             (0 if self.in_order else open_search.started + place, number, open_search, configs)
             for number, open_search in enumerate(self.searches)
-            for place, configs in enumerate(self._tasks([c for c in open_search.missing if c not in running]))
+            for place, configs in enumerate(self._tasks([c for c in open_search.next_runs if c not in running]))
         ]
         room = max(0, self.pool.num_workers + 1 - len(self._running))
         for _, _, open_search, configs in sorted(waiting, key=lambda turn: turn[:2])[:room]:
-            self._running[self._start(configs, enough=majority(open_search.wanted))] = open_search, configs
+            self._running[self._start(configs, open_search)] = open_search, configs
             open_search.started += len(configs)
 
     def _tasks(self, configs: list[RunConfig]) -> list[list[RunConfig]]:
@@ -147,10 +166,10 @@ class Scheduler:
         size = self.members or len(configs)
         return [configs[first : first + size] for first in range(0, len(configs), size)]
 
-    def _start(self, configs: list[RunConfig], *, enough: int) -> Any:
-        folder = str(self.store.folder.absolute())
-        tasks, sharing = [task_of(config) for config in configs], self.pool.jobs
-        return self.pool.submit(perform_tasks, tasks, folder, self.device, enough, sharing)
+    def _start(self, configs: list[RunConfig], open_search: OpenSearch) -> Any:
+        folder, tasks = str(self.store.folder.absolute()), [task_of(config) for config in configs]
+        enough, solved = majority(open_search.wanted), open_search.solved
+        return self.pool.submit(perform_tasks, tasks, folder, self.device, enough, solved, self.pool.jobs)
 
     def _collect(self) -> None:
         """Wait until a run ends, at most for a short while."""
@@ -170,9 +189,10 @@ class Scheduler:
                     self.store.put(record)  # a worker of a cluster may have a disk of its own
                 self._done += 1
                 self._failed += record.error is not None
-                open_search.records[config] = record
                 self.known.add(record)
-            if not open_search.missing:
+                if config in open_search.wanted:  # else it was decided without this run
+                    open_search.records[config] = record
+            if open_search.wanted and not open_search.missing:
                 open_search.advance()
                 self._take_what_is_there(open_search)
 

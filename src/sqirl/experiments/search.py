@@ -160,7 +160,7 @@ def _smallest(context: SearchContext, setting: dict[str, int], value: int) -> in
     option = context.spec.searched_option
     assert option is not None
     first = context.config({**setting, option: value})
-    if not context.env.is_bridge:
+    if context.env.horizon is None:
         return value
     most = min(first.eval_every, first.timesteps)
     while context.spec.max_steps({**setting, option: 2 * value}, context.env, most + 1) <= most:
@@ -208,7 +208,7 @@ def promising_ks(env: EnvDescription | str, ks: tuple[int, ...]) -> list[int]:
     description = describe(env)
     analysis = archived_analyses().get(description.name)
     if analysis is None:
-        return [k for k in ks if not description.is_bridge or k <= (description.horizon or k)]
+        return [k for k in ks if k <= (description.horizon or k)]
 
     def order(k: int) -> tuple[bool, float, int]:
         known = k <= len(analysis.effective_horizons)
@@ -223,9 +223,9 @@ class Cost:
 
     def __init__(self, env: EnvDescription, spec: AlgorithmSpec) -> None:
         self.env, self.spec = env, spec
-        self.horizon = env.horizon if env.is_bridge and env.horizon is not None else 1
-        # Episodes may be far shorter than the horizon; a tenth of it is the least that is assumed
-        self.episode = max(1.0, self.horizon / 10)
+        self.horizon = env.horizon or 1
+        # Episodes may be far shorter than the horizon; a tenth of it is the least that is assumed, and of a user's env one step
+        self.episode = max(1.0, self.horizon / 10) if env.is_bridge else 1.0
 
     def learn(self, records: list[RunRecord]) -> None:
         """Runs that completed all iterations show how long episodes are; half of that is a safe estimate."""

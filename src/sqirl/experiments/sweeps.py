@@ -23,11 +23,14 @@ from sqirl.envs.description import describe
 from sqirl.envs.ids import FULL_ATARI_SUFFIX
 from sqirl.envs.suites import OURS, PAPER
 from sqirl.errors import SqirlError
-from sqirl.experiments.protocol import check_k
+from sqirl.experiments.protocol import check_count, check_k
 from sqirl.mdp.store import is_stored
+from sqirl.runs.config import MAX_SEEDS, MAX_STEPS
 
 #: The full-length Atari games of the paper's section on them.
 FULL_ATARI_GAMES = ("BeamRider", "Breakout", "Pong", "Qbert", "Seaquest", "SpaceInvaders")
+#: A larger file is not read as a sweep.
+MAX_TOML_BYTES = 1 << 20
 #: The rows of the sweep "easy": shipped MDPs on which the paper's SQIRL needs few steps. A fixed list: the sweep must not change
 #: when more rows are built.
 EASY_ENVS = tuple(
@@ -66,6 +69,11 @@ class Sweep:
         """(environment, algorithm) of every search, in their order."""
         pairs = [(env, name) for env in self.envs for name in self.algorithms]
         return sorted(pairs, key=lambda pair: _paper_steps(*pair)) if self.easiest_first else pairs
+
+    def expects_failures(self, env: str, algorithm_name: str) -> bool:
+        """Will most settings of this search fail? A search for the smallest value tries many; the paper may have failed."""
+        fails = self.easiest_first and math.isinf(_paper_steps(env, algorithm_name))
+        return fails or (self.search and algorithm(algorithm_name).searched_option is not None)
 
     def seeds_of(self, spec: AlgorithmSpec) -> range:
         return range((self.baseline_seeds or self.seeds) if spec.is_baseline else self.seeds)
@@ -117,14 +125,9 @@ def _paper_steps(env: str, algorithm_name: str) -> float:
 
 def read_sweep(path: Path) -> Sweep:
     """A sweep from a TOML file; every mistake in it is one line."""
-    try:
-        content: dict[str, Any] = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise SqirlError(f"cannot read the sweep '{path}': {error.strerror}") from error
-    except ValueError as error:  # of TOML, or of bytes that are no text
-        raise SqirlError(f"'{path}' is not TOML: {error}") from error
+    content = _read_toml(path)
     own = [known.name for known in fields(Sweep) if known.name != "values"]
-    options = {option.sweep_key: option.name for option in all_options().values()}
+    options = {option.sweep_key: option for option in all_options().values()}
     searched = {spec.searched_option for spec in algorithms()}
     chosen: dict[str, Any] = {"name": path.stem, "values": {}}
     for key, value in content.items():
@@ -132,7 +135,7 @@ def read_sweep(path: Path) -> Sweep:
         if key in own:
             chosen[key] = value
         elif key in options:
-            chosen["values"][options[key]] = _values(key, value, one=options[key] in searched)
+            chosen["values"][options[key].name] = _values(key, value, one=options[key].name in searched)
         else:
             raise SqirlError(
                 f"'{path}' sets '{key}', which a sweep does not have; it has {', '.join([*own, *options])}"
@@ -144,10 +147,23 @@ def read_sweep(path: Path) -> Sweep:
     return sweep
 
 
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        if path.exists() and not path.is_file():
+            raise SqirlError(f"the sweep '{path}' is not a file; give a TOML file")
+        if path.stat().st_size > MAX_TOML_BYTES:
+            raise SqirlError(f"the sweep '{path}' has more than {MAX_TOML_BYTES:,} bytes; give a smaller file")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SqirlError(f"cannot read the sweep '{path}': {error.strerror}") from error
+    except ValueError as error:  # of TOML, or of bytes that are no text
+        raise SqirlError(f"'{path}' is not TOML: {error}") from error
+    except RecursionError as error:
+        raise SqirlError(f"'{path}' is not a sweep: its values are nested too deeply") from error
+
+
 def _values(key: str, value: Any, *, one: bool) -> tuple[int, ...]:
     """The values of an option: a list, or exactly `one` number where a search starts from it."""
-    if one and not _is_count(value):
-        raise SqirlError(f"{key} = {value!r} is not a whole number of at least 1")
     if not one and not isinstance(value, tuple):
         raise SqirlError(f"{key} = {value!r} is not a list of whole numbers of at least 1")
     return (value,) if one else value
@@ -155,11 +171,10 @@ def _values(key: str, value: Any, *, one: bool) -> tuple[int, ...]:
 
 def check_sweep(sweep: Sweep) -> None:
     """Refuse values that make no sense, and names that do not exist."""
-    for name in ("seeds", "timesteps"):
-        if not _is_count(getattr(sweep, name)):
-            raise SqirlError(f"{name} = {getattr(sweep, name)!r} is not a whole number of at least 1")
-    if sweep.baseline_seeds != 0 and not _is_count(sweep.baseline_seeds):
-        raise SqirlError(f"baseline_seeds = {sweep.baseline_seeds!r} is not a whole number of at least 0")
+    check_count("seeds", sweep.seeds, most=MAX_SEEDS)
+    check_count("timesteps", sweep.timesteps, most=MAX_STEPS)
+    if sweep.baseline_seeds != 0 or isinstance(sweep.baseline_seeds, bool):
+        check_count("baseline_seeds", sweep.baseline_seeds, most=MAX_SEEDS)
     _check_values(sweep.values)
     for name in ("search", "live", "easiest_first"):
         if not isinstance(getattr(sweep, name), bool):
@@ -184,13 +199,12 @@ def _check_values(tried: Mapping[str, tuple[int, ...]]) -> None:
     for name, values in tried.items():
         if name not in known:
             raise SqirlError(f"no algorithm has an option {name}; there are {', '.join(known)}")
-        if not isinstance(values, tuple) or not values or not all(map(_is_count, values)):
+        key = known[name].sweep_key
+        if not isinstance(values, tuple) or not values:
             shown = list(values) if isinstance(values, tuple) else values
-            raise SqirlError(f"{known[name].sweep_key} = {shown!r} is not a list of whole numbers of at least 1")
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            raise SqirlError(f"{key} = {shown!r} is not a list of whole numbers of at least 1")
+        for value in values:
+            check_count(key, value, most=known[name].most)
 
 
 def narrowed(

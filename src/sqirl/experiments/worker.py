@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sqirl.algorithms.registry import algorithm_names, register
-from sqirl.errors import SqirlError, WorkFailed
+from sqirl.errors import SqirlError, WorkFailed, one_line
 from sqirl.runs.config import RunConfig
 from sqirl.runs.record import RunRecord
 from sqirl.runs.store import RecordStore
@@ -21,12 +22,18 @@ def task_of(config: RunConfig) -> dict[str, Any]:
 
 
 def perform_tasks(
-    tasks: list[dict[str, Any]], folder: str, device: str = "cpu", enough: int | None = None, sharing: int = 1
+    tasks: list[dict[str, Any]],
+    folder: str,
+    device: str = "cpu",
+    enough: int | None = None,
+    solved: Sequence[int] = (),
+    sharing: int = 1,
 ) -> list[dict[str, Any]]:
     """The records of runs, as plain values: stored, waited for, or made now. A run that fails is a record with its error.
 
     :param tasks: one run, or several that differ in their seeds alone and are trained as a population
     :param enough: see `perform_together`
+    :param solved: see `perform_together`
     :param sharing: workers that use the device at the same time
     """
     import torch
@@ -38,9 +45,8 @@ def perform_tasks(
         _know_algorithm(task)
     configs, store = [RunConfig.from_dict(task["config"]) for task in tasks], RecordStore(Path(folder))
     try:
-        return [
-            record.to_dict() for record in perform_all(configs, store, device=device, enough=enough, sharing=sharing)
-        ]
+        records = perform_all(configs, store, device=device, enough=enough, solved=solved, sharing=sharing)
+        return [record.to_dict() for record in records]
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise
@@ -60,10 +66,13 @@ def _know_algorithm(task: dict[str, Any]) -> None:
 
 
 def _failed(config: RunConfig, store: RecordStore, error: Exception) -> dict[str, Any]:
-    found = store.get(config)
+    text = str(error) if isinstance(error, SqirlError) else f"{type(error).__name__}: {error}"
+    record = RunRecord(config, error=one_line(text) or type(error).__name__)
+    try:
+        found = store.get(config)
+    except SqirlError:  # a file that is no record: it is the user's, and may be of a newer version
+        return record.to_dict()
     if found is not None and found.error is None:  # one of several runs, which was over before the others failed
         return found.to_dict()
-    text = str(error) if isinstance(error, SqirlError) else f"{type(error).__name__}: {error}"
-    record = RunRecord(config, error=text.splitlines()[0] if text else type(error).__name__)
     store.put(record)
     return record.to_dict()

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
+from sqirl.envs.check import is_random
 from sqirl.envs.description import EnvDescription, EnvLike, describe
-from sqirl.errors import InvalidMDP, SqirlError
+from sqirl.errors import InvalidMDP, SqirlError, WorkFailed
+from sqirl.mdp.empirical import build_empirical
 from sqirl.mdp.enumeration import BuildProgress, Enumeration, Limits, library_versions
 from sqirl.mdp.reach import check_length
 from sqirl.mdp.replay import check_replays
 from sqirl.mdp.tabular import TabularMDP
+
+#: Steps of random walks that look for random outcomes before a build, and after one that does not replay.
+DETECTION_STEPS, THOROUGH_STEPS = 50, 2000
 
 __all__ = ["BuildProgress", "build_mdp"]
 
@@ -27,22 +33,29 @@ def build_mdp(
     horizon: int | None = None,
     max_states: int = 1_000_000,
     time_limit: float | None = None,
+    starts: int | None = None,
+    draws: int | None = None,
     replays: int = 100,
     jobs: int = 1,
     cluster: str | None = None,
     folder: Path | None = None,
     progress: Callable[[BuildProgress], None] | None = None,
 ) -> TabularMDP:
-    """The exact MDP of an environment with deterministic dynamics, or of one that has its dynamics as a table.
+    """The MDP of an environment. It is exact, unless outcomes are random and the env does not tell their probabilities.
 
     If an env has toy_text's `P`, its dynamics are read from there. Any other env is enumerated: every action is taken in every
-    state. A sample of the transitions is then replayed in a new copy of the env, and a difference raises `WorkFailed`. A sticky
-    id gives the MDP of its game with sticky actions.
+    state. A sample of the transitions is then replayed in a new copy of the env, and a difference raises `WorkFailed`. Random
+    outcomes are estimated from draws (`empirical.py`). If episodes start in different states, the starts and their
+    probabilities are found by resets with many seeds. `sqirl.mdp.scope.scope_of(mdp)` says in words which of this was done. A
+    sticky id gives the MDP of its game with sticky actions.
 
     :param env: an id, 'module:Class', an env, a game, toy_text's `P`, or the description of one of them
     :param horizon: steps of an episode; the env's own if None
     :param max_states: stop when there are more states; the result is then partial (`mdp.is_partial`)
     :param time_limit: stop after so many seconds; the result is then partial
+    :param starts: reset with so many seeds to find the starts of episodes; None finds all of them where they are few, and draws
+        100 where they are many. `mdp.provenance["starts"]` says what was done
+    :param draws: draws of each action in each state, for an env with random outcomes and without `P`; 100 if None
     :param replays: number of transitions that are replayed
     :param jobs: number of worker processes; 1 works in this process
     :param cluster: address of a dask scheduler; its workers are used instead of processes
@@ -56,6 +69,9 @@ def build_mdp(
             f"{description.name or 'a table of dynamics'} has no horizon of its own; give one (--horizon T)"
         )
     check_length(chosen)
+    for name, number in (("max_states", max_states), ("starts", starts), ("draws", draws)):
+        if number is not None and number < 1:
+            raise InvalidMDP(f"{name} = {number} is below 1, the least that makes sense")
     if description.dynamics is not None:
         return _read_dynamics(description, chosen)
     if cluster is not None and description.remote_name is None:
@@ -63,15 +79,22 @@ def build_mdp(
             f"{description.name} is an object of this process, which the workers of a cluster cannot make; "
             "give its id or 'module:Class' instead"
         )
-    with tempfile.TemporaryDirectory(prefix="sqirl-build-") as temporary:
-        limits = Limits(chosen, max_states, time_limit)
-        build = Enumeration(description, folder or Path(temporary), limits, progress)
+    limits = Limits(chosen, max_states, time_limit)
+    if is_random(description, steps=DETECTION_STEPS):
+        return build_empirical(description, limits, draws=draws, starts=starts, progress=progress)
+    with tempfile.TemporaryDirectory(prefix="sqirl-build-") if folder is None else nullcontext(folder) as journal:
+        build = Enumeration(description, Path(journal), limits, progress, starts)
         try:
             build.run(jobs, cluster)
             mdp = build.to_mdp()
+            try:
+                check_replays(mdp, build.keys, build.game.fresh(), replays)
+            except WorkFailed:
+                if not is_random(description, steps=THOROUGH_STEPS):
+                    raise
+                return build_empirical(description, limits, draws=draws, starts=starts, progress=progress)
         finally:
             build.journal.close()
-        check_replays(mdp, build.keys, build.game.fresh(), replays)
     return mdp.sticky(description.stickiness) if description.stickiness else mdp
 
 

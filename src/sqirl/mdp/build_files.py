@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -11,8 +10,10 @@ from typing import Any
 
 from sqirl.envs.description import describe
 from sqirl.envs.ids import is_bridge_id, parse_id
-from sqirl.errors import SqirlError
+from sqirl.errors import InvalidMDP, SqirlError
 from sqirl.mdp.build import BuildProgress, build_mdp
+from sqirl.mdp.journal import remove_journal
+from sqirl.mdp.scope import scope_of
 from sqirl.mdp.store import targets_named, user_folder
 from sqirl.mdp.tabular import TabularMDP
 from sqirl.runtime.files import check_writable
@@ -28,22 +29,41 @@ Display = Callable[[str], AbstractContextManager[Callable[[BuildProgress], None]
 
 @dataclass(frozen=True)
 class BuiltFile:
-    """An MDP that was built and saved. `mdp.is_partial` says whether a limit stopped the build."""
+    """An MDP in a file. `mdp.is_partial` says whether a limit stopped its build.
+
+    :param smaller: the MDP that was built but not written, because the file has one of more steps; None if it was written
+    """
 
     env_id: str
     mdp: TabularMDP
     path: Path
+    smaller: TabularMDP | None = None
+
+    @property
+    def covers_what_was_asked(self) -> bool:
+        """Has the file all steps of the horizon that was asked for?"""
+        asked = (self.smaller or self.mdp).horizon
+        return self.mdp.depth is None or asked is None or self.mdp.depth >= asked
 
     def to_dict(self) -> dict[str, Any]:
         mdp = self.mdp
         return {
             "env_id": self.env_id, "num_states": mdp.num_states, "num_actions": mdp.num_actions, "horizon": mdp.horizon,
-            "depth": mdp.depth, "partial": mdp.is_partial, "file": str(self.path),
+            "depth": mdp.depth, "partial": mdp.is_partial, "file": str(self.path), "scope": scope_of(mdp),
+            "kept": self.smaller is not None,
         }  # fmt: skip
 
     def __str__(self) -> str:
-        end = "closed" if self.mdp.depth is None else f"to step {self.mdp.depth}"
-        return f"{self.env_id}: {self.mdp.num_states:,} states, {self.mdp.num_actions} actions, {end} -> {self.path}"
+        scope = scope_of(self.mdp)
+        size = f"{_size(self.mdp)}{f'; {scope}' if scope else ''}"
+        if self.smaller is not None:
+            return f"{self.env_id}: kept {self.path} with {size}; this build has less, {_size(self.smaller)}, and was not written"
+        return f"{self.env_id}: {size} -> {self.path}"
+
+
+def _size(mdp: TabularMDP) -> str:
+    end = "closed" if mdp.depth is None else f"to step {mdp.depth}"
+    return f"{mdp.num_states:,} states, {mdp.num_actions} actions, {end}"
 
 
 def build_files(
@@ -55,14 +75,16 @@ def build_files(
     cluster: str | None = None,
     max_states: int = 1_000_000,
     time_limit: float | None = None,
+    starts: int | None = None,
+    draws: int | None = None,
     merge: str = "auto",
     screens: bool = True,
     display: Display | None = None,
 ) -> Iterator[BuiltFile]:
     """Build the MDPs of these names one after the other, save each, and yield it.
 
-    The journals of builds are in the user's folder. A build that was stopped is resumed by the same call. The journal is removed
-    when the build is complete.
+    The journals of builds are in the user's folder. A build that was stopped is resumed by the same call. When all builds are
+    done, the journals of those that are complete are removed. A file with an MDP of the same env and of more steps is kept.
 
     :param names: ids, names of games (the longest rows of their levels), or 'module:Class'
     :param out: an .npz file for one MDP, or a folder; the user's store if None
@@ -71,6 +93,8 @@ def build_files(
     :param cluster: address of a dask scheduler; its workers are used instead of processes
     :param max_states: stop a build when there are more states; its MDP is then partial
     :param time_limit: stop a build after so many seconds; its MDP is then partial
+    :param starts: seeds for finding random starts; see `build_mdp`
+    :param draws: draws of each action where outcomes are random; see `build_mdp`
     :param merge: one of `MERGE_MODES`
     :param screens: store the screens of the states, if they are small
     :param display: shows the progress of each build
@@ -81,23 +105,46 @@ def build_files(
     is_file = out is not None and out.suffix == ".npz"
     if is_file and (count := len({_without_stickiness(target) for target in targets})) > 1:
         raise SqirlError(f"'{out}' is one file, but {count} envs were named; give a folder")
+    complete: list[Path] = []
     show: Display = display or (lambda name: nullcontext(None))
     # A sticky id and its game have the same file, so they are one build
     for stem, name in {describe(target).file_stem: target for target in targets}.items():
         path = out if out is not None and is_file else (out or user_folder() / "mdps") / f"{stem}.npz"
         check_writable(path)
-        journal = user_folder() / "builds" / stem
+        journal = journal_folder(stem)
         with show(name) as progress:
             mdp = build_mdp(
                 name, horizon=horizon, max_states=max_states, time_limit=time_limit, jobs=jobs or all_cores(),
-                cluster=cluster, folder=journal, progress=progress,
+                cluster=cluster, folder=journal, progress=progress, starts=starts,
+                draws=draws,
             )  # fmt: skip
         mdp = merged(mdp, merge)
         mdp = mdp if screens else replace(mdp, screens=None)
-        mdp.save(path)
+        larger = _larger(path, mdp)
+        if larger is None:
+            mdp.save(path)
         if not mdp.is_partial:
-            shutil.rmtree(journal, ignore_errors=True)
-        yield BuiltFile(name, mdp, path)
+            complete.append(journal)
+        yield BuiltFile(name, mdp, path) if larger is None else BuiltFile(name, larger, path, smaller=mdp)
+    for journal in complete:
+        remove_journal(journal)
+
+
+def journal_folder(stem: str) -> Path:
+    """Where the journal of a build is, from the name of its file without the ending."""
+    return user_folder() / "builds" / stem
+
+
+def _larger(path: Path, mdp: TabularMDP) -> TabularMDP | None:
+    """The MDP in a file, if it is of the same env and has more steps than `mdp`."""
+    try:
+        there = TabularMDP.load(path) if path.is_file() else None
+    except InvalidMDP:
+        return None
+    same = there is not None and _without_stickiness(there.name) == _without_stickiness(mdp.name)
+    if there is None or not same or mdp.depth is None or (there.depth is not None and there.depth <= mdp.depth):
+        return None
+    return there
 
 
 def _without_stickiness(target: str) -> str:

@@ -19,11 +19,11 @@ def outcomes_from_dynamics(P: Mapping[int, Any]) -> tuple[Outcomes, int]:
         if any(len(P[s]) != num_actions for s in range(len(P))):
             raise InvalidMDP("every state of P must have the same actions")
         rows = [
-            [(float(p), END if done else int(n), float(r)) for p, n, r, done in P[s][a] if p != 0]
+            [(float(p), END if done else _state_number(n), float(r)) for p, n, r, done in P[s][a] if p != 0]
             for s in range(len(P))
             for a in range(num_actions)
         ]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidMDP(
             f"P must map every state 0..S-1 and action 0..A-1 to (probability, next state, reward, done): {error!r}"
         ) from error
@@ -36,6 +36,13 @@ def outcomes_from_dynamics(P: Mapping[int, Any]) -> tuple[Outcomes, int]:
     if max(next_states) > np.iinfo(np.int32).max:
         raise InvalidMDP(f"P leads to state {max(next_states)}; the largest possible state is {np.iinfo(np.int32).max}")
     return Outcomes(indptr, np.array(next_states, np.int32), np.array(probabilities), np.array(rewards)), num_actions
+
+
+def _state_number(value: Any) -> int:
+    number = int(value)
+    if number != value or number < 0:
+        raise InvalidMDP(f"P leads to state {value}; a state is a whole number from 0")
+    return number
 
 
 def outcomes_from_matrices(matrices: Any, rewards: Any) -> tuple[Outcomes, int]:
@@ -71,6 +78,21 @@ def to_stochastic(mdp: TabularMDP) -> TabularMDP:
         np.arange(size + 1, dtype=np.int64), mdp.transitions.ravel(), np.ones(size), mdp.rewards.ravel()
     )
     return replace(mdp, transitions=None, outcomes=outcomes)
+
+
+def transition_matrix(mdp: TabularMDP) -> Any:
+    """(S·A, S) SciPy sparse: the probabilities of the next states of row s·A + a. What is missing to 1 ends the episode.
+
+    Of a sticky MDP it is the matrix of the action that is executed.
+    """
+    from scipy import sparse
+
+    outcomes = to_stochastic(replace(mdp, screens=None, screen_mapping=None)).outcomes
+    assert outcomes is not None
+    num_rows = mdp.num_states * mdp.num_actions
+    rows, goes_on = np.repeat(np.arange(num_rows), np.diff(outcomes.indptr)), outcomes.next_states != END
+    entries = outcomes.probabilities[goes_on], (rows[goes_on], outcomes.next_states[goes_on])
+    return sparse.csr_matrix(entries, shape=(num_rows, mdp.num_states))
 
 
 def expand_sticky(mdp: TabularMDP) -> TabularMDP:

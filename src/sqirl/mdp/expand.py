@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.envs.game import BatchGame, Game, Outcome
+from sqirl.errors import NotEnumerable
+from sqirl.mdp.journal import KEY_BYTES
 
 #: A screen of at most this many bytes is stored. Of a larger screen only a digest is stored, to compare screens.
 SMALL_SCREEN = 4096
-KEY_BYTES = 16
 #: States with at most this many bytes are not compressed.
 _SMALL_STATE = 256
 
@@ -29,11 +31,17 @@ class Block:
     keys: list[bytes | None]  # n·A keys of next states, those of the first state first; None where the game is over
     states: dict[bytes, bytes]  # key -> packed state
     looks: dict[bytes, bytes]  # key -> look: the screen's bytes or their digest, see `look_of`
+    seconds: float = 0.0  # of processor time
 
 
 def pack(state: Any) -> bytes:
-    """A state as bytes. The first byte says whether the rest is compressed."""
-    raw = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
+    """A state as bytes, for this process and its workers only. The first byte says whether the rest is compressed."""
+    try:
+        raw = pickle.dumps(state, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # whatever the state's own code raises
+        raise NotEnumerable(
+            f"a state of the env cannot be copied ({type(error).__name__}: {error}); let get_state() return what pickle can save"
+        ) from error
     return b"z" + zlib.compress(raw, 1) if len(raw) > _SMALL_STATE else b"r" + raw
 
 
@@ -57,6 +65,7 @@ def look_of(screen: NDArray[Any] | None) -> bytes:
 
 def expand(game: Game, packed_states: Sequence[bytes]) -> Block:
     """Take every action in every state of a block."""
+    began = time.process_time()
     batch = [unpack(packed) for packed in packed_states]
     rewards: list[float] = []
     keys: list[bytes | None] = []
@@ -69,7 +78,8 @@ def expand(game: Game, packed_states: Sequence[bytes]) -> Block:
             state = game.bare_state() if outcome.state is None else outcome.state
             screen = game.screen() if outcome.screen is None else outcome.screen
             states[outcome.key], looks[outcome.key] = pack(state), look_of(screen)
-    return Block(np.array(rewards).reshape(len(batch), game.num_actions), keys, states, looks)
+    table = np.array(rewards).reshape(len(batch), game.num_actions)
+    return Block(table, keys, states, looks, time.process_time() - began)
 
 
 def step_each(game: Game, batch: Sequence[Any]) -> Iterator[Outcome]:

@@ -1,43 +1,103 @@
 """The journal of a build on disk. Files are only appended to, so a build that is killed loses only the unfinished blocks.
 
-Level d has two files. `rows_d` has one entry for each finished block: its transitions and rewards, and the keys and looks of the
-new states. `states_(d+1)` holds these new states, packed. They are the frontier of the next level, and the file is deleted when
-that level is complete. An entry is a length, a checksum and a pickle. It is written after its states. When a build is resumed, an
-incomplete entry at the end of `rows_d` is removed, and so are the states that belong to no complete entry.
+Level d has one file, `rows_d`, with one block for each part of the level that was expanded: transitions and rewards, and the keys
+and looks of the new states. A block is a header (a magic word, the length, a checksum), numbers, and plain arrays. Nothing in a
+journal is executed when it is read. A block that is cut, damaged, or does not continue the one before it ends its level: it is
+removed with all that follows in its file, and the build goes on from there.
+
+States are not in the journal. They are played again from the starts (`sqirl.mdp.recover`), which also checks their keys.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
-import pickle
+import shutil
 import struct
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from io import FileIO
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.errors import WorkFailed
-from sqirl.runtime.files import write_atomically
+from sqirl.runtime.files import naming_the_file, write_all, write_atomically
 from sqirl.runtime.locks import try_to_lock
 
-_HEADER = struct.Struct("<QI")  # length, checksum
+#: The version of the layout of a journal. Journals of other versions are refused.
+FORMAT = 2
+KEY_BYTES = 16
+IDENTITY, STARTS, LOCK = "identity.json", "starts.json", "lock"
+
+_MAGIC = b"sqirlrow"
+_HEADER = struct.Struct("<8sQ16s")  # magic word, length of the rest, its checksum
+_NUMBERS = struct.Struct("<6qd")  # first, known, n, A, m, bytes of a look, seconds
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The journal entry of a finished block of n states, in which m new states were discovered."""
+    """A finished block: n states with A actions were expanded, and m new states were discovered.
 
-    transitions: NDArray[np.int64]  # (n, A) numbers of the next states, -1 at the end of the game
+    :param first: the number of the first state of the block; the others follow it
+    :param known: how many states were known before this block; the new ones have the next numbers
+    :param transitions: numbers of the next states, -1 at the end of the game
+    :param new_keys: 16 bytes for each new state
+    :param new_looks: the looks of the new states, all of the same length
+    :param seconds: processor time that the expansion took
+    """
+
+    first: int
+    known: int
+    transitions: NDArray[np.int32]  # (n, A)
     rewards: NDArray[np.float64]  # (n, A)
-    new_keys: bytes  # 16 bytes for each new state
-    new_looks: bytes  # the looks of the new states, all of the same length
-    sizes: NDArray[np.int64]  # (m,) packed size of each new state
+    new_keys: bytes
+    new_looks: bytes
+    seconds: float
+
+    @property
+    def num_new(self) -> int:
+        return len(self.new_keys) // KEY_BYTES
+
+    def has(self, shape: tuple[int, int] | None) -> bool:
+        """Does the block have this number of actions, and looks of so many bytes?"""
+        return shape is None or (
+            self.transitions.shape[1] == shape[0] and len(self.new_looks) == self.num_new * shape[1]
+        )
+
+    def discoveries(self) -> tuple[NDArray[np.int32], NDArray[np.int32]] | None:
+        """(m,) the state and (m,) the action that first led to each new state; None if not every new state has one."""
+        flat = self.transitions.ravel()
+        places = np.flatnonzero(flat >= self.known)
+        numbers, at = np.unique(flat[places], return_index=True)
+        if not np.array_equal(numbers, np.arange(self.known, self.known + self.num_new)):
+            return None
+        parents, actions = np.divmod(places[at], self.transitions.shape[1])
+        return (self.first + parents).astype(np.int32), actions.astype(np.int32)
+
+    def to_bytes(self) -> bytes:
+        """The block as it is in the file."""
+        count, width = self.num_new, len(self.new_looks) // max(1, self.num_new)
+        numbers = _NUMBERS.pack(self.first, self.known, *self.transitions.shape, count, width, self.seconds)
+        parts = (numbers, self.transitions.astype("<i4").tobytes(), self.rewards.astype("<f8").tobytes())
+        payload = b"".join([*parts, self.new_keys, self.new_looks])
+        return _HEADER.pack(_MAGIC, len(payload), _checksum(payload)) + payload
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of a build: `size` states with consecutive numbers."""
+
+    number: int
+    first_state: int
+    size: int
+
+    def next(self, size: int) -> Level:
+        return Level(self.number + 1, self.first_state + self.size, size)
 
 
 class Journal:
@@ -45,120 +105,176 @@ class Journal:
 
     :param folder: where the files are; it is created if it does not exist
     :param identity: game, versions and seeds; a build with another identity is refused
+    :param starts: the keys of the start states; a journal with other starts is refused
+    :param shape: what every block has; see `read_blocks`
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, identity: dict[str, Any], starts: list[bytes], shape: tuple[int, int]) -> None:
+        self.folder, self.shape = folder, shape
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock()
-        self._check_identity(identity)
-
-    def _lock(self) -> None:
-        """Lock the folder until `close`. The operating system releases the lock if the process dies."""
-        self._lock_file = (self.folder / "lock").open("w")
-        if not try_to_lock(self._lock_file.fileno()):
-            raise WorkFailed(f"another build is running in '{self.folder}'; wait until it is done, or stop it")
+        self._lock_file = lock_of(folder)  # the operating system releases the lock if the process dies
+        wanted = {"journal": FORMAT, **identity}
+        self._agree(
+            IDENTITY, wanted, lambda found: f"'{folder}' holds {difference(known_format(folder, found), wanted)}"
+        )
+        self._agree(
+            STARTS,
+            [key.hex() for key in starts],
+            lambda found: f"the game starts in other states than when the build in '{folder}' began",
+        )
 
     def close(self) -> None:
         """Release the lock on the folder."""
         self._lock_file.close()
 
-    def _check_identity(self, identity: dict[str, Any]) -> None:
-        """Raise `WorkFailed` if the folder holds a build of another game, version or seed."""
-        path = self.folder / "identity.json"
-        text = json.dumps(identity, sort_keys=True)
-        if path.exists() and path.read_text() != text:
-            raise WorkFailed(
-                f"'{self.folder}' holds a build of {path.read_text()}, not of {text}; remove the folder to start again"
-            )
+    def _agree(self, name: str, wanted: Any, refusal: Callable[[Any], str]) -> None:
+        """Write a JSON file. If it is there and differs, raise `WorkFailed` with the text that `refusal` makes of its content."""
+        path = self.folder / name
         if not path.exists():
-            write_atomically(path, text.encode())
+            write_atomically(path, json.dumps(wanted, sort_keys=True).encode())
+        elif (found := read_json(path)) != wanted:
+            self.close()
+            raise WorkFailed(f"{refusal(found)}; remove the folder to start again")
 
     def rows_path(self, level: int) -> Path:
         return self.folder / f"rows_{level:04d}"
 
-    def states_path(self, level: int) -> Path:
-        return self.folder / f"states_{level:04d}"
-
-    def write_start(self, packed: bytes) -> None:
-        """The frontier of level 0 is the start state."""
-        self.states_path(0).write_bytes(packed)
-
-    def read_rows(self, level: int) -> Iterator[Rows]:
-        """The complete entries of a level. An incomplete entry at the end is removed from the file."""
-        path = self.rows_path(level)
+    def read_rows(self, level: Level) -> Iterator[Rows]:
+        """The blocks of a level, up to the first that is cut, damaged or out of place. That one and the rest are removed."""
+        path = self.rows_path(level.number)
         if not path.exists():
             return
+        good = 0
         with path.open("r+b") as file:
-            while True:
-                position = file.tell()
-                entry = _read_entry(file)
-                if entry is None:
-                    file.truncate(position)
-                    return
-                yield entry
+            for rows, end in read_blocks(file, level, self.shape):
+                yield rows
+                good = end
+            if good < path.stat().st_size:
+                file.truncate(good)
 
-    def appender(self, level: int, known_bytes: int) -> Appender:
-        """Appends to a level. `known_bytes` is the size of its new states in the complete entries."""
-        return Appender(self, level, known_bytes)
-
-    def frontier(self, level: int, sizes: NDArray[np.int64], skip: int) -> Iterator[bytes]:
-        """The packed states of a level without the first `skip`, read one by one. `sizes` (n,) are their packed sizes."""
-        with self.states_path(level).open("rb") as file:
-            file.seek(int(sizes[:skip].sum()))
-            for size in sizes[skip:].tolist():
-                yield file.read(size)
-
-    def remove_states(self, level: int) -> None:
-        """Delete the states of a complete level."""
-        self.states_path(level).unlink(missing_ok=True)
-
-    def size(self) -> int:
-        """Bytes on disk."""
-        return sum(path.stat().st_size for path in self.folder.iterdir())
+    def appender(self, level: Level) -> Appender:
+        """Appends to a level whose blocks have been read."""
+        return Appender(self.rows_path(level.number))
 
 
 class Appender:
-    """Writes the blocks of one level: for each block first its new states, then its entry."""
+    """Writes blocks to a file. A block is on disk when `append` returns, unless the machine loses power."""
 
-    def __init__(self, journal: Journal, level: int, known_bytes: int) -> None:
-        states_path = journal.states_path(level + 1)
-        states_path.touch()
-        if states_path.stat().st_size < known_bytes:
-            raise WorkFailed(
-                f"'{states_path}' has fewer than the {known_bytes} bytes that its journal expects, as after a power failure; "
-                f"remove '{journal.folder}' and build again"
-            )
-        os.truncate(states_path, known_bytes)
-        # Not buffered: after an error (a full disk) a buffer would be written later, while a resumed build uses the same files
-        self._states = states_path.open("ab", buffering=0)
-        self._rows = journal.rows_path(level).open("ab", buffering=0)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # Not buffered: after an error (a full disk) a buffer would be written later, while a resumed build uses the same file
+        self._file = path.open("ab", buffering=0)
 
-    def append(self, rows: Rows, packed_states: list[bytes]) -> None:
-        _write(self._states, b"".join(packed_states))
-        payload = pickle.dumps(rows, protocol=pickle.HIGHEST_PROTOCOL)
-        _write(self._rows, _HEADER.pack(len(payload), zlib.crc32(payload)) + payload)
+    def append(self, rows: Rows) -> None:
+        with naming_the_file(self.path):
+            write_all(self._file, rows.to_bytes())
 
     def close(self) -> None:
-        for file in (self._states, self._rows):
-            os.fsync(file.fileno())
-            file.close()
+        with naming_the_file(self.path):
+            os.fsync(self._file.fileno())
+            self._file.close()
 
 
-def _write(file: FileIO, data: bytes) -> None:
-    """Write all of `data`. One call of `file.write` may write only a part."""
-    left = memoryview(data)
-    while left:
-        left = left[file.write(left) :]
+def read_blocks(file: BinaryIO, level: Level, shape: tuple[int, int] | None = None) -> Iterator[tuple[Rows, int]]:
+    """The good blocks of a level from an open file, each with the position of its end.
+
+    :param shape: the number of actions and the bytes of a look that every block must have; None takes any
+    """
+    first, known, end = level.first_state, level.first_state + level.size, level.first_state + level.size
+    position = 0
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    while (rows := _read_block(file, size - position)) is not None:
+        count = len(rows.transitions)
+        in_place = (rows.first, rows.known) == (first, known) and first + count <= end
+        if not in_place or not rows.has(shape) or rows.discoveries() is None:
+            return
+        first, known, position = first + count, known + rows.num_new, file.tell()
+        yield rows, position
 
 
-def _read_entry(file: BinaryIO) -> Rows | None:
+def _read_block(file: BinaryIO, left: int) -> Rows | None:
+    """The next block; None if it is cut or damaged. The file has `left` more bytes, so no more than that is read."""
     header = file.read(_HEADER.size)
     if len(header) < _HEADER.size:
         return None
-    length, checksum = _HEADER.unpack(header)
-    payload = file.read(length)
-    if len(payload) < length or zlib.crc32(payload) != checksum:
+    magic, length, checksum = _HEADER.unpack(header)
+    if magic != _MAGIC or not _NUMBERS.size <= length <= left - _HEADER.size:
         return None
-    entry: Rows = pickle.loads(payload)
-    return entry
+    payload = file.read(length)
+    return _parse(payload) if len(payload) == length and _checksum(payload) == checksum else None
+
+
+def _parse(payload: bytes) -> Rows | None:
+    """The block in a payload; None if its numbers do not fit its length."""
+    first, known, n, actions, count, width, seconds = _NUMBERS.unpack_from(payload)
+    if min(n, actions) < 1 or min(first, known, count, width) < 0 or not 0 <= seconds < math.inf:
+        return None
+    lengths = (_NUMBERS.size, 4 * n * actions, 8 * n * actions, KEY_BYTES * count, width * count)
+    if sum(lengths) != len(payload):
+        return None
+    pieces = [payload[start:end] for start, end in itertools.pairwise(itertools.accumulate(lengths))]
+    transitions = np.frombuffer(pieces[0], "<i4").reshape(n, actions)
+    rewards = np.frombuffer(pieces[1], "<f8").reshape(n, actions)
+    if transitions.min() < -1 or transitions.max() >= known + count:
+        return None
+    return Rows(first, known, transitions.astype(np.int32), rewards.astype(np.float64), pieces[2], pieces[3], seconds)
+
+
+def _checksum(payload: bytes) -> bytes:
+    return blake2b(payload, digest_size=16).digest()
+
+
+def lock_of(folder: Path) -> IO[str]:
+    """The open lock file of a journal, locked until it is closed. Raises `WorkFailed` if another build has the lock."""
+    file = (folder / LOCK).open("w")
+    if not try_to_lock(file.fileno()):
+        file.close()
+        raise WorkFailed(f"another build is running in '{folder}'; wait until it is done, or stop it")
+    return file
+
+
+def remove_journal(folder: Path) -> None:
+    """Delete a journal, unless another build is running in it. Its name is free at once, so a kill leaves no half of it."""
+    removed = folder.with_name(f".{folder.name}.removed")
+    shutil.rmtree(removed, ignore_errors=True)  # what a kill has left
+    if not folder.exists():
+        return
+    try:
+        with lock_of(folder):
+            folder.rename(removed)
+    except WorkFailed:
+        return
+    shutil.rmtree(removed, ignore_errors=True)
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file of a journal; None if it is damaged."""
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+
+
+def known_format(where: Path, identity: Any) -> dict[str, Any]:
+    """The identity of a journal. Raises `WorkFailed` if it is not one, or one of another format."""
+    if not isinstance(identity, dict):
+        raise WorkFailed(f"'{where}' is not the journal of a build, or it is damaged; remove it to start again")
+    if identity.get("journal") != FORMAT:
+        raise WorkFailed(
+            f"'{where}' is a journal of another version of sqirl; finish it with that version, convert it with "
+            "scripts/convert_journal.py if it is your own, or remove it to start again"
+        )
+    return identity
+
+
+def difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """In which facts two identities differ, in words."""
+    keys = [key for key in sorted(found.keys() | wanted.keys()) if found.get(key) != wanted.get(key)]
+    facts = [f"{key} {_shown(found.get(key))}, not {_shown(wanted.get(key))}" for key in keys]
+    return f"a build of {'; '.join(facts)}"
+
+
+def _shown(value: Any) -> str:
+    text = "unknown" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -38,6 +38,7 @@ def merge(mdp: TabularMDP, *, by: str = "screen") -> TabularMDP:
         transitions=merged.astype(np.int32),
         rewards=mdp.rewards[first],
         start_states=starts,
+        start_seeds=None if mdp.start_seeds is None else mdp.start_seeds[np.unique(place, return_index=True)[1]],
         start_probabilities=np.asarray(np.bincount(place, weights=mdp.start_probabilities), np.float64),
         **(kept_screens(mdp, first) if by == "screen" else without_screens),
     )

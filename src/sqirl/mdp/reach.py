@@ -13,6 +13,9 @@ from sqirl.errors import InvalidMDP, PartialMDP
 from sqirl.mdp.arrays import entries_of_rows, in_order_of_first_use
 from sqirl.mdp.tabular import END, Outcomes, TabularMDP
 
+#: The number of ones in each byte.
+_NUM_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1)
+
 
 @dataclass(frozen=True, eq=False)
 class ReachableSets:
@@ -29,6 +32,10 @@ class ReachableSets:
     def states(self, t: int) -> NDArray[np.int32]:
         """The states of R_t in increasing order."""
         return np.flatnonzero(self.mask(t)).astype(np.int32)
+
+    def count(self, t: int) -> int:
+        """The number of states in R_t."""
+        return int(_NUM_BITS[self.bits[min(t, len(self.bits) - 1)]].sum())
 
     def union(self, until: int | None = None) -> NDArray[np.bool_]:
         """(S,): is s in one of the first `until` sets (in any set if None)?"""
@@ -95,14 +102,18 @@ class BreadthFirstTree:
     num_actions: int
 
     def path_to(self, state: int) -> list[int]:
-        """The actions of a shortest path from the start."""
+        """The actions of a shortest path from the nearest start."""
+        return self.start_and_path(state)[1]
+
+    def start_and_path(self, state: int) -> tuple[int, list[int]]:
+        """The nearest start state, and the actions of a shortest path from it."""
         if self.rows[state] == -2:
             raise InvalidMDP(f"state {state} cannot be reached from the start")
         actions = []
         while self.rows[state] >= 0:
             state, action = divmod(int(self.rows[state]), self.num_actions)
             actions.append(action)
-        return actions[::-1]
+        return state, actions[::-1]
 
 
 def breadth_first_tree(mdp: TabularMDP) -> BreadthFirstTree:
@@ -243,5 +254,6 @@ def cut(mdp: TabularMDP, horizon: int) -> TabularMDP:
             new_index[mdp.outcomes.next_states[entries]],
             mdp.outcomes.probabilities[entries],
             mdp.outcomes.rewards[entries],
+            None if mdp.outcomes.draws is None else mdp.outcomes.draws[rows],
         )
     return replace(mdp, **fields, **kept_screens(mdp, kept))  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from sqirl.errors import WorkFailed
 from sqirl.mdp.expand import key_of
 from sqirl.mdp.reach import breadth_first_tree
 from sqirl.mdp.tabular import END, TabularMDP
-from sqirl.mdp.trace import play
+from sqirl.mdp.trace import play, start_seed_of
 
 #: After the sampled transition a replay continues with random actions, up to this many steps in all.
 REPLAY_WALK = 10
@@ -27,12 +27,14 @@ def check_replays(mdp: TabularMDP, keys: dict[bytes, int], game: Game, replays: 
     :param replays: how many transitions are replayed
     """
     assert mdp.transitions is not None
+    if len(mdp.start_states) > 1 and mdp.start_seeds is None:
+        return  # its starts cannot be drawn again, so nothing can be replayed from them
     rng = np.random.default_rng(0)
     tree = breadth_first_tree(mdp)
     for seed, row in enumerate(rng.integers(mdp.transitions.size, size=replays).tolist()):
         state, action = divmod(row, mdp.num_actions)
-        path = tree.path_to(state)
-        play(game, path, seed=seed)
+        start, path = tree.start_and_path(state)
+        play(game, path, seed=seed, start_seed=start_seed_of(mdp, start))
         for _ in range(REPLAY_WALK):
             path.append(action)
             reward, over = game.step(action)

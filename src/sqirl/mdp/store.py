@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import resources
@@ -12,7 +13,7 @@ from typing import Any
 from sqirl.envs.catalogue import catalogue
 from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.envs.ids import EnvId, parse_id
-from sqirl.errors import UnknownEnv
+from sqirl.errors import InvalidMDP, UnknownEnv
 from sqirl.mdp.build import BuildProgress, build_mdp
 from sqirl.mdp.tabular import TabularMDP
 
@@ -44,7 +45,11 @@ def stored_mdp(env: EnvDescription | EnvId | str, horizon: int | None = None) ->
         return None
     for folder in (user_folder() / "mdps", shipped_folder()):
         for _, path in sorted(_files_of_game(folder, env_id)):
-            stored = TabularMDP.load(path)
+            try:
+                stored = TabularMDP.load(path)
+            except InvalidMDP as error:  # one bad file must not stop those who ask for many
+                warnings.warn(f"a file of your store is left out: {error}", stacklevel=2)
+                continue
             if stored.depth is None or stored.depth >= horizon:
                 return named_after(stored.cut(horizon), env_id)
     return None
@@ -92,7 +97,7 @@ def targets_named(name: str) -> list[str]:
 
 
 def open_mdp(
-    target: EnvLike | EnvDescription | Path,
+    target: EnvLike | EnvDescription,
     *,
     horizon: int | None = None,
     max_states: int = 1_000_000,
@@ -101,15 +106,15 @@ def open_mdp(
 ) -> TabularMDP:
     """The MDP of a file, or of an environment: from the store if it is there, else enumerated now.
 
-    :param target: an .npz file, an id, 'module:Class', an env, a game, toy_text's `P`, or the description of one of them
+    :param target: whatever `sqirl.envs.description.describe` takes
     :param horizon: steps of an episode; the env's own if None; not used for a file
     :param max_states: the largest number of states of an enumeration
     :param progress: called during an enumeration
     :param build_options: the other arguments of `build_mdp`, for an enumeration
     """
-    if isinstance(target, Path) or (isinstance(target, str) and target.endswith(".npz")):
-        return TabularMDP.load(target)
     description = describe(target)
+    if description.file is not None:
+        return TabularMDP.load(description.file)
     stored = stored_mdp(description, horizon)
     if stored is not None:
         return stored

@@ -44,6 +44,7 @@ class Outcomes:
     next_states: NDArray[np.int32]  # (nnz,)
     probabilities: NDArray[np.float64]  # (nnz,)
     rewards: NDArray[np.float64]  # (nnz,)
+    draws: NDArray[np.int64] | None = None  # (S·A,) if probabilities are frequencies: of how many draws in each row
 
     def expected_rewards(self, num_actions: int) -> NDArray[np.float64]:
         """(S, A) expected reward of each row."""
@@ -58,6 +59,7 @@ class MDPFields(TypedDict, total=False):
 
     start_states: NDArray[Any]
     start_probabilities: NDArray[Any]
+    start_seeds: NDArray[Any] | None
     horizon: int | None
     depth: int | None
     stickiness: float
@@ -77,6 +79,7 @@ class TabularMDP:
     :param outcomes: stochastic dynamics; give either `transitions` or `outcomes`
     :param start_states: the states that an episode can start in; state 0 by default
     :param start_probabilities: the probability of each start state
+    :param start_seeds: the seed with which a reset of the live game leads to each start; None if its start is fixed
     :param horizon: steps of an episode
     :param depth: the number of steps to which the MDP was enumerated; None if all reachable states are in it. With a depth, the
         MDP is exact for episodes of at most `depth` steps. If it is smaller than the horizon, the MDP is partial.
@@ -93,6 +96,7 @@ class TabularMDP:
     outcomes: Outcomes | None = None
     start_states: NDArray[np.int32] = field(default_factory=lambda: np.zeros(1, np.int32))  # (n,)
     start_probabilities: NDArray[np.float64] = field(default_factory=lambda: np.ones(1))  # (n,)
+    start_seeds: NDArray[np.int64] | None = None  # (n,)
     horizon: int | None = None
     depth: int | None = None
     stickiness: float = 0.0
@@ -110,8 +114,18 @@ class TabularMDP:
         return f"<TabularMDP {self.name or 'without a name'}: {', '.join(facts)}>"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "start_states", _index_table(self.start_states))
+        object.__setattr__(self, "start_probabilities", _float_table(self.start_probabilities))
         validate(self)
-        for name in ("rewards", "transitions", "start_states", "start_probabilities", "screens", "screen_mapping"):
+        for name in (
+            "rewards",
+            "transitions",
+            "start_states",
+            "start_probabilities",
+            "start_seeds",
+            "screens",
+            "screen_mapping",
+        ):
             if (array := getattr(self, name)) is not None:
                 # A read-only view: several MDPs may share the array
                 frozen = array.view()
@@ -155,6 +169,7 @@ class TabularMDP:
         *,
         num_actions: int,
         start: ArrayLike | None = None,
+        draws: ArrayLike | None = None,
         **fields: Unpack[MDPFields],
     ) -> TabularMDP:
         """From CSR arrays. The outcomes of row s·A + a are the entries indptr[row]:indptr[row + 1].
@@ -165,6 +180,7 @@ class TabularMDP:
         :param rewards: (nnz,) reward of each outcome
         :param num_actions: the number A of actions
         :param start: (S,) probability of starting in each state; state 0 if None
+        :param draws: (S·A,) the number of draws that the probabilities of each row are frequencies of; None if they are exact
         :param fields: other fields of the MDP, such as `horizon` and `name`
         """
         outcomes = Outcomes(
@@ -172,6 +188,7 @@ class TabularMDP:
             _index_table(next_states),
             _float_table(probabilities),
             _float_table(rewards),
+            None if draws is None else _index_table(draws).astype(np.int64),
         )
         return cls._of_outcomes(outcomes, num_actions, start, fields)
 
@@ -196,7 +213,7 @@ class TabularMDP:
         cls, outcomes: Outcomes, num_actions: int, start: ArrayLike | None, fields: MDPFields
     ) -> TabularMDP:
         if start is not None:
-            distribution = np.asarray(start, float)
+            distribution = _float_table(start)
             if distribution.ndim != 1 or distribution.size * num_actions != outcomes.indptr.size - 1:
                 raise InvalidMDP(f"start has shape {distribution.shape}; one probability for each state is needed")
             states = np.flatnonzero(distribution)
@@ -303,13 +320,10 @@ class TabularMDP:
 def _index_table(table: ArrayLike) -> NDArray[np.int32]:
     array = np.asarray(table)
     if array.dtype.kind not in "iu":
-        raise InvalidMDP(
-            f"states must be integers, not {array.dtype}; each transition is the next state, or -1 at an end"
-        )
+        raise InvalidMDP(f"states and counts must be integers, not {array.dtype}; -1 is the end of an episode")
     if array.size and (array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min):
-        raise InvalidMDP(
-            f"transitions lead to {array.max()}, beyond the largest possible state {np.iinfo(np.int32).max}"
-        )
+        wrong = array.max() if array.max() > np.iinfo(np.int32).max else array.min()
+        raise InvalidMDP(f"{wrong} is beyond the largest possible state, {np.iinfo(np.int32).max}")
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
@@ -317,7 +331,7 @@ def _float_table(table: ArrayLike) -> NDArray[np.float64]:
     try:
         array = np.asarray(table)
     except ValueError as error:
-        raise InvalidMDP(f"rewards must be a table of numbers: {error}") from error
+        raise InvalidMDP(f"rewards and probabilities must be tables of numbers: {error}") from error
     if array.dtype.kind not in "fiub":
-        raise InvalidMDP(f"rewards must be a table of numbers, not of {array.dtype}")
+        raise InvalidMDP(f"rewards and probabilities must be tables of numbers, not of {array.dtype}")
     return np.ascontiguousarray(array, dtype=np.float64)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from sqirl.envs.adapters import ToyText
 from sqirl.envs.description import describe
 from sqirl.envs.game import Game
-from sqirl.errors import SqirlError, WorkFailed
-from sqirl.mdp.reach import path_to
+from sqirl.envs.starts import StartsBySeed
+from sqirl.errors import InvalidMDP, SqirlError, WorkFailed
+from sqirl.mdp.reach import breadth_first_tree
 from sqirl.mdp.tabular import TabularMDP
 
 
@@ -35,17 +36,33 @@ def env_at(mdp: TabularMDP, state: int) -> Game:
         return game
     if mdp.transitions is None:
         raise WorkFailed(f"'{mdp.name}' has random outcomes, so a path to state {state} cannot be replayed")
-    play(game, path_to(mdp, state))
+    if not 0 <= state < mdp.num_states:
+        raise InvalidMDP(f"state {state} is outside 0..{mdp.num_states - 1}")
+    start, path = breadth_first_tree(mdp).start_and_path(state)
+    play(game, path, start_seed=start_seed_of(mdp, start))
     return game
 
 
-def play(game: Game, actions: Sequence[int], *, seed: int = 0) -> None:
+def start_seed_of(mdp: TabularMDP, start: int) -> int | None:
+    """The seed with which the live game starts in a start state; None if its start is fixed."""
+    if mdp.start_seeds is not None:
+        return int(mdp.start_seeds[mdp.start_states == start][0])
+    if len(mdp.start_states) > 1:
+        raise WorkFailed(f"'{mdp.name}' draws its starts without a seed, so start {start} cannot be played again")
+    return None
+
+
+def play(game: Game, actions: Sequence[int], *, seed: int = 0, start_seed: int | None = None) -> None:
     """Reset the game and take the actions.
 
     :param actions: the actions to take
     :param seed: seed of the game's random generator; a deterministic game does not draw from it
+    :param start_seed: seed of the reset, for a game with random starts
     """
-    game.reset()
+    if start_seed is not None and isinstance(game, StartsBySeed):
+        game.start(start_seed)
+    else:
+        game.reset()
     game.reseed(seed)
     for action in actions:
         game.step(action)

@@ -32,6 +32,8 @@ def validate(mdp: TabularMDP) -> None:
         raise InvalidMDP(f"stickiness {mdp.stickiness} is not in [0, 1); it is the probability of repeating an action")
     if mdp.horizon is not None and mdp.horizon < 1:
         raise InvalidMDP(f"horizon {mdp.horizon} is below 1; an episode has at least one step")
+    if mdp.depth is not None and mdp.depth < 1:
+        raise InvalidMDP(f"depth {mdp.depth} is below 1; an MDP is enumerated to at least one step")
     _check_screens(mdp)
 
 
@@ -66,6 +68,8 @@ def _check_outcomes(mdp: TabularMDP) -> None:
         raise InvalidMDP(f"state {row // mdp.num_actions}, action {row % mdp.num_actions} has no outcome")
     if not (outcomes.probabilities.shape == outcomes.rewards.shape == (nnz,)):
         raise InvalidMDP("next states, probabilities and rewards of the outcomes differ in length")
+    if outcomes.draws is not None and (outcomes.draws.shape != (rows,) or (outcomes.draws < 1).any()):
+        raise InvalidMDP(f"draws must have S·A = {rows} entries of at least 1, not shape {outcomes.draws.shape}")
     _check_next_states(outcomes.next_states, mdp)
     if not np.isfinite(outcomes.rewards).all():
         raise InvalidMDP(f"outcome {int(np.argmin(np.isfinite(outcomes.rewards)))} has a reward that is not finite")
@@ -95,6 +99,10 @@ def _check_start(mdp: TabularMDP) -> None:
         raise InvalidMDP(
             "start_states and start_probabilities must be arrays of one dimension and equal length, at least 1"
         )
+    if mdp.start_seeds is not None and mdp.start_seeds.dtype.kind not in "iu":
+        raise InvalidMDP(f"start_seeds must be integers, not {mdp.start_seeds.dtype}")
+    if mdp.start_seeds is not None and mdp.start_seeds.shape != states.shape:
+        raise InvalidMDP(f"{len(mdp.start_seeds)} start_seeds were given for {len(states)} start states")
     if len(np.unique(states)) < len(states):
         raise InvalidMDP("a start state is listed twice; list it once, with the sum of its probabilities")
     if states.min() < 0 or states.max() >= mdp.num_states:
@@ -109,6 +117,12 @@ def _check_screens(mdp: TabularMDP) -> None:
         if mdp.screens is not None:
             raise InvalidMDP("screens without screen_mapping; give the number of each state's screen")
         return
+    if mdp.screen_mapping.dtype.kind not in "iu":
+        raise InvalidMDP(
+            f"screen_mapping must be integers, the number of each state's screen, not {mdp.screen_mapping.dtype}"
+        )
+    if mdp.screens is not None and mdp.screens.dtype.kind not in "biuf":
+        raise InvalidMDP(f"screens must be numbers, not {mdp.screens.dtype}")
     if mdp.screen_mapping.shape != (mdp.num_states,):
         raise InvalidMDP(f"screen_mapping has shape {mdp.screen_mapping.shape}, not ({mdp.num_states},)")
     if mdp.screen_mapping.min() < 0 or (mdp.screens is not None and mdp.screen_mapping.max() >= len(mdp.screens)):

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import Any
 
 import gymnasium as gym
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack, VecTransposeImage
 
-from sqirl.envs.adapters import env_errors
 from sqirl.envs.description import EnvDescription, describe
 from sqirl.mdp.store import user_folder
 from sqirl.play.full_atari import full_atari_env
 from sqirl.play.live import LivePlayer
+from sqirl.play.own_env import EPISODE_LIMIT, own_training_env
 from sqirl.play.players import Player, TablePlayer
 from sqirl.play.table import Table, load_table, truncates
 from sqirl.play.vec_env import TableVecEnv
 from sqirl.runtime.progress import CountProgress
-
-#: Episodes of envs without a limit of their own end after so many steps; a limit beyond this is no horizon.
-EPISODE_LIMIT = 10_000
 
 
 def training_env(
@@ -42,7 +39,7 @@ def training_env(
     if description.is_full_length:
         return full_atari_env(description.name, num_envs=num_envs)
     if not description.is_bridge:
-        return DummyVecEnv([lambda: Monitor(_limited(description)) for _ in range(num_envs)])
+        return DummyVecEnv([lambda: Monitor(_own_env(description)) for _ in range(num_envs)])
     table = None if live else _stored_table(description, progress)
     if verbose:
         where = (
@@ -63,26 +60,9 @@ def training_env(
     return DummyVecEnv([make for _ in range(num_envs)])
 
 
-def _limited(description: EnvDescription) -> gym.Env[Any, Any]:
+def _own_env(description: EnvDescription) -> gym.Env[Any, Any]:
     """The user's env with a limit on its episodes: without one an evaluation might never end."""
-    env = EnvErrors(description.make_env(), description.name)
-    return env if description.horizon is not None else gym.wrappers.TimeLimit(env, EPISODE_LIMIT)
-
-
-class EnvErrors(gym.Wrapper[Any, Any, Any, Any]):
-    """Turns an exception of a user's env into an error of one line."""
-
-    def __init__(self, env: gym.Env[Any, Any], name: str) -> None:
-        super().__init__(env)
-        self._name = name
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        with env_errors(self._name, "reset"):
-            return self.env.reset(seed=seed, options=options)
-
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        with env_errors(self._name, "step"):
-            return self.env.step(action)
+    return own_training_env(description.make_env(), description.name, description.horizon)
 
 
 #: The table that was used last: a worker of a sweep does many runs on one game, and loading a table takes seconds.

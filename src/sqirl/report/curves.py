@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqirl.report.style import draw_levels, finish, new_figure, save_figure
 from sqirl.runs.record import RunRecord
 from sqirl.runtime.files import safe_file_name
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -34,11 +35,30 @@ def plot_curves(records: Sequence[RunRecord]) -> Figure:
             axes.plot(*zip(*exact, strict=True), color=colour, marker="x", markersize=4, linewidth=0, label=exact_label)
         means_label = exact_label = None  # one entry in the legend for all seeds
     axes.set(xlabel="steps", ylabel="return")
+    _draw_share(axes, records[0])
     axes.set_xlim(0, 1.04 * max(1, *(point.steps for record in records for point in record.curve)))
     title = f"{config.env_id}\n{config.algorithm} {config.setting}, {seeds} seed{'s' if seeds > 1 else ''}"
     axes.set_title(title, fontsize=10)
     finish(axes)
     return figure
+
+
+def _draw_share(axes: Axes, record: RunRecord) -> None:
+    """A second axis, where both levels are known: the share of the way from random play to the optimum."""
+    optimal, random = record.optimal_return, record.random_return
+    if optimal is None or random is None or optimal <= random:
+        return
+    low, gain = random, optimal - random
+
+    def share(value: Any) -> Any:
+        return 100 * (value - low) / gain
+
+    def value(share: Any) -> Any:
+        return low + share * gain / 100
+
+    shares = axes.secondary_yaxis("right", functions=(share, value))
+    shares.set_ylabel("% of the way from random play to the optimum", fontsize=8)
+    shares.tick_params(labelsize=8)
 
 
 def save_curves(records: Sequence[RunRecord], folder: Path) -> Path:

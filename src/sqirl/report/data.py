@@ -7,17 +7,20 @@ seeds in `sqirl.report.learning_curve`.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sqirl.algorithms.registry import DQN, PPO, SQIRL, algorithm, algorithm_names
 from sqirl.algorithms.spec import AlgorithmSpec
+from sqirl.analysis.result import Analysis
+from sqirl.analysis.tolerance import TOLERANCES
 from sqirl.envs.suites import FULL_ATARI, Suite, suite_of
 from sqirl.report.environments import EnvironmentRow, environment_rows, paper_algorithms
 from sqirl.report.full_length import FullLengthRun, full_length_run
 from sqirl.report.learning_curve import LearningCurve, learning_curve
+from sqirl.report.predictors import DRAWN, Predictor, predictors
 from sqirl.results.agreement import Agreement, agreement, answer, is_open
 from sqirl.results.costs import CostOfRows, DeviceTime, cost_of_rows, device_times
 from sqirl.results.cross_validation import CrossValidated, cross_validated
@@ -33,11 +36,14 @@ from sqirl.results.outcomes import (
 )
 from sqirl.results.random_play import random_play_of
 from sqirl.results.statistics import Comparison, Complexities, censored_median, compare, num_solved, share_solved_where
+from sqirl.results.trend import Trend, trend
 from sqirl.runs.record import RunRecord
 
 #: The pairs of algorithms that the paper compares in its Table 3, and those that it draws in its Figure 3.
 PAIRS = ((SQIRL, PPO), (SQIRL, DQN), (PPO, DQN))
 DRAWN_PAIRS = PAIRS[:2]
+#: The ranges of k in Figure 2. Every range has its place, so that the axis does not jump from 9 to 20.
+K_RANGES = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10), (11, 20), (21, 50), (51, math.inf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,22 +71,23 @@ class Summary:
 
 @dataclass(frozen=True)
 class LeastK:
-    """The environments that need one k, by whether the paper's PPO solves them; k is None where more are needed than searched."""
+    """The environments that need a k from `low` to `high`, by whether the paper's PPO solves them.
 
-    k: int | None
+    `low` and `high` are None where more is needed than was searched.
+    """
+
+    low: int | None
+    high: float | None
     solved: tuple[EnvironmentRow, ...]
     unsolved: tuple[EnvironmentRow, ...]
 
-
-@dataclass(frozen=True)
-class ScatterPoint:
-    """One environment in a scatter plot. `ours`: from our runs, else from the paper."""
-
-    env_id: str
-    title: str
-    x: float
-    y: float
-    ours: bool
+    @property
+    def label(self) -> str:
+        if self.low is None:
+            return "more"
+        if self.high == math.inf:
+            return f"{self.low}+"
+        return str(self.low) if self.low == self.high else f"{self.low}–{self.high}"
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,7 @@ class ReportData:
     by_variant: Mapping[str, Mapping[Case, Outcome]]
     outcomes: Mapping[Case, Outcome]  # of the variants that are compared with the paper
     runs: Mapping[str, EnvironmentRuns]  # by environment, sorted
+    own_analyses: Mapping[str, Analysis]  # of environments that are not the paper's
 
     @property
     def num_failed(self) -> int:
@@ -135,6 +143,36 @@ class ReportData:
     def our_complexities(self) -> dict[str, Complexities]:
         """Our sample complexities by algorithm, of the BRIDGE environments that our runs decide."""
         return our_tables({case: outcome for case, outcome in self.outcomes.items() if not is_open(outcome)})
+
+    @cached_property
+    def drawn_steps(self) -> dict[str, dict[str, float | None]]:
+        """Our sample complexities by algorithm, as plots show them: with those of the user's own environments.
+
+        An environment whose optimal return is not known cannot be solved, and is left out.
+        """
+        found: dict[str, dict[str, float | None]] = {name: {} for name in algorithm_names()}
+        for (env, name), outcome in self.outcomes.items():
+            has_target = outcome.records[0].optimal_return is not None and outcome.suite is not FULL_ATARI
+            if has_target and not is_open(outcome):
+                found[name][env] = outcome.complexity
+        return found
+
+    @cached_property
+    def analyses(self) -> dict[str, Analysis]:
+        """All analyses by environment: of the paper's environments, then of the user's own."""
+        known = {row.env_id: row.analysis for row in self.rows if row.analysis is not None}
+        return known | dict(self.own_analyses)
+
+    @cached_property
+    def _titles(self) -> dict[str, str]:
+        return {env: runs.title for env, runs in self.runs.items()} | {row.env_id: row.title for row in self.rows}
+
+    def title_of(self, env_id: str) -> str:
+        """The name of an environment in figures and on the page."""
+        return self._titles.get(env_id, env_id)
+
+    def suite_of(self, env_id: str) -> Suite:
+        return self.runs[env_id].suite if env_id in self.runs else suite_of(env_id)
 
     @cached_property
     def paper(self) -> Summary:
@@ -194,40 +232,39 @@ class ReportData:
         found = [cost_of_rows(name, self.records, self.outcomes, table) for name, table in tables.items()]
         return [cost for cost in found if cost is not None]
 
+    @cached_property
+    def predictors(self) -> list[Predictor]:
+        """The effective horizons and simpler properties, and how well they go with the paper's steps."""
+        return predictors(self.rows)
+
+    @property
+    def leading_horizon(self) -> Predictor:
+        """H̄_ε with the leading ε."""
+        return next(found for found in self.predictors if found.tolerance == TOLERANCES[0])
+
+    @cached_property
+    def trends(self) -> dict[tuple[float, str], Trend | None]:
+        """The paper's steps as a line over log A · H̄: by tolerance (0: by the letter) and algorithm."""
+        return {
+            (found.tolerance, spec.name): trend(found.values, self.paper_complexities[spec.name])
+            for found in self.predictors
+            if found.tolerance is not None
+            for spec in DRAWN
+        }
+
     def least_k(self, k_of: Callable[[EnvironmentRow], int | None]) -> list[LeastK]:
-        """The enumerated environments by the k that `k_of` says, ascending, None last (Figure 2)."""
-        groups: dict[int | None, list[EnvironmentRow]] = defaultdict(list)
-        for row in self.rows:
-            if row.analysis is not None:
-                groups[k_of(row)].append(row)
-        return [
-            LeastK(
-                k,
-                tuple(row for row in groups[k] if row.paper_solved[PPO.name] is not None),
-                tuple(row for row in groups[k] if row.paper_solved[PPO.name] is None),
-            )
-            for k in sorted(groups, key=lambda k: math.inf if k is None else k)
-        ]
-
-    def sample_complexities(self, y: AlgorithmSpec, x: AlgorithmSpec) -> list[ScatterPoint]:
-        """The environments that both algorithms solve: the paper's results first, then ours (Figure 3)."""
-        points = []
-        for tables, ours in ((self.paper_complexities, False), (self.our_complexities, True)):
-            for row in self.rows:
-                steps_x, steps_y = tables[x.name].get(row.env_id), tables[y.name].get(row.env_id)
-                if steps_x is not None and steps_y is not None:
-                    points.append(ScatterPoint(row.env_id, row.title, steps_x, steps_y, ours))
-        return points
-
-    def steps_of_sqirl_against(self, value_of: Callable[[EnvironmentRow], float | None]) -> list[ScatterPoint]:
-        """SQIRL's sample complexity against a value of the environment: ours, or the paper's where we have none."""
-        points = []
-        for row in self.rows:
-            ours, x = self.our_complexities[SQIRL.name].get(row.env_id), value_of(row)
-            steps = row.paper_solved[SQIRL.name] if ours is None else ours
-            if x is not None and steps is not None:
-                points.append(ScatterPoint(row.env_id, row.title, x, steps, ours is not None))
-        return points
+        """The enumerated environments by the range of the k that `k_of` says; "more" only where it is needed (Figure 2)."""
+        known = [row for row in self.rows if row.analysis is not None]
+        ends: list[tuple[int | None, float | None]] = [*K_RANGES]
+        if any(k_of(row) is None for row in known):
+            ends.append((None, None))
+        found = []
+        for low, high in ends:
+            inside = [row for row in known if _is_between(k_of(row), low, high)]
+            solved = tuple(row for row in inside if row.paper_solved[PPO.name] is not None)
+            unsolved = tuple(row for row in inside if row.paper_solved[PPO.name] is None)
+            found.append(LeastK(low, high, solved, unsolved))
+        return found
 
     @property
     def largest_budget(self) -> int:
@@ -262,14 +299,24 @@ class ReportData:
         ]
 
 
-def report_data(records: Sequence[RunRecord]) -> ReportData:
-    """The numbers of the report, from the records of runs and the analyses that come with the package."""
-    by_variant, rows = outcomes_by_variant(records), environment_rows()
+def report_data(records: Sequence[RunRecord], analyses: Sequence[Analysis] = ()) -> ReportData:
+    """The numbers of the report, from the records of runs and the analyses that come with the package.
+
+    `analyses`: those of the user's own environments, or of rows that the package has no analysis of.
+    """
+    added = {analysis.env_id: analysis for analysis in analyses}
+    by_variant = outcomes_by_variant(records)
+    rows = [replace(row, analysis=added.get(row.env_id)) if row.analysis is None else row for row in environment_rows()]
     # The variants of MiniGrid see other observations: there, ours says nothing about the paper's
     found = preferred(by_variant, is_decided=lambda o: bool(o.suite.paper_network) or answer(o).solved is not None)
     rows_by_id = {row.env_id: row for row in rows}
     runs = {env: _environment_runs(env, found, rows_by_id.get(env)) for env in sorted({env for env, _ in found})}
-    return ReportData(records, rows, by_variant, found, runs)
+    own = {env: analysis for env, analysis in added.items() if env not in rows_by_id}
+    return ReportData(records, rows, by_variant, found, runs, own)
+
+
+def _is_between(k: int | None, low: int | None, high: float | None) -> bool:
+    return k is None if low is None or high is None else k is not None and low <= k <= high
 
 
 def _environment_runs(env: str, found: Mapping[Case, Outcome], row: EnvironmentRow | None) -> EnvironmentRuns:

@@ -1,4 +1,4 @@
-"""The paper's figures with our results added, and two figures of our own; `sqirl report --figures` writes them.
+"""The paper's figures with our results added, and figures of our own; `sqirl report --figures` writes them.
 
 Figure 1 is a drawing of the algorithms and is not made here. Figures 2 to 5 have one function each, with its number in its name.
 """
@@ -12,8 +12,21 @@ from typing import TYPE_CHECKING
 from sqirl.algorithms.registry import PPO, SQIRL, algorithm
 from sqirl.algorithms.spec import AlgorithmSpec
 from sqirl.experiments.theory import TheoryPoint
-from sqirl.report.data import DRAWN_PAIRS, EnvironmentRuns, ReportData, ScatterPoint
-from sqirl.report.style import GREY, SOLVED, UNSOLVED, draw_diagonal, draw_levels, finish, new_figure, save_figure
+from sqirl.report.curve_axes import return_range, step_range
+from sqirl.report.data import DRAWN_PAIRS, EnvironmentRuns, LeastK, ReportData
+from sqirl.report.horizon_figure import draw_marks, horizon_figure
+from sqirl.report.marks import LEAST_STEPS, RAIL, bound_marks, num_neither, pair_marks
+from sqirl.report.style import (
+    GREY,
+    LINE_GREY,
+    RAIL_GREY,
+    draw_diagonal,
+    draw_levels,
+    finish,
+    new_figure,
+    save_figure,
+    step_ticks,
+)
 from sqirl.runtime.files import safe_file_name
 
 if TYPE_CHECKING:
@@ -25,30 +38,43 @@ def figure_2_min_k(data: ReportData) -> Figure:
     """Figure 2 of the paper: how many environments are approximately solved with each k, by whether PPO solves them.
 
     A bar for each k: the enumerated environments in which this is the least k that has 95 % of the optimal return. Ours has
-    the environments that we enumerated; PPO's results are the paper's. The page adds the same for exactly optimal returns.
+    the environments that we enumerated; PPO's results are the paper's. The second panel is the same for optimal returns.
     """
-    figure = new_figure()
-    axes = figure.subplots()
-    groups = data.least_k(lambda row: row.approx_min_k)
-    solved, unsolved = [len(group.solved) for group in groups], [len(group.unsolved) for group in groups]
-    axes.bar(range(len(groups)), solved, color=SOLVED.light, label=f"{PPO.label} solves")
-    axes.bar(range(len(groups)), unsolved, bottom=solved, color=UNSOLVED.light, label=f"{PPO.label} does not")
-    axes.set_xticks(range(len(groups)), ["more" if group.k is None else str(group.k) for group in groups])
-    axes.set(xlabel="k for 95 % of the optimal return", ylabel="environments")
-    finish(axes)
+    figure = new_figure(8.4)
+    left, right = figure.subplots(1, 2)
+    _draw_least_k(left, data.least_k(lambda row: row.approx_min_k), "k for 95 % of the optimal return")
+    _draw_least_k(right, data.least_k(lambda row: row.min_k), "k for exactly the optimal return")
     return figure
 
 
-def figure_3_sample_complexities(data: ReportData, y: AlgorithmSpec, x: AlgorithmSpec) -> Figure:
-    """Figure 3 of the paper: the sample complexity of SQIRL (y) against that of PPO or DQN (x), a point per environment.
+def _draw_least_k(axes: Axes, groups: Sequence[LeastK], xlabel: str) -> None:
+    solved, unsolved = [len(group.solved) for group in groups], [len(group.unsolved) for group in groups]
+    axes.bar(range(len(groups)), solved, color=PPO.colour, label=f"{PPO.label} solves")
+    axes.bar(range(len(groups)), unsolved, bottom=solved, color=GREY, label=f"{PPO.label} does not")
+    axes.set_xticks(range(len(groups)), [group.label for group in groups])
+    axes.set(xlabel=xlabel, ylabel="environments")
+    finish(axes)
 
-    The paper's points are grey. Ours are added in colour.
+
+def figure_3_sample_complexities(data: ReportData, y: AlgorithmSpec, x: AlgorithmSpec) -> Figure:
+    """Figure 3 of the paper: the sample complexity of SQIRL (y) against that of PPO or DQN (x), a mark per environment.
+
+    The paper's are hollow, ours are filled. Environments that only one of the two solves are on the rails, of those that
+    neither solves the corner gives the number. The paper draws neither.
     """
     figure = new_figure()
     axes = figure.subplots()
-    _scatter(axes, data.sample_complexities(y, x), y)
-    draw_diagonal(axes, 7e3, 6e6)
-    axes.set(xscale="log", yscale="log", xlabel=f"{x.label} steps", ylabel=f"{y.label} steps")
+    marks = pair_marks(data, y, x)
+    axes.axhspan(*RAIL, color=RAIL_GREY, zorder=0)
+    axes.axvspan(*RAIL, color=RAIL_GREY, zorder=0)
+    draw_marks(axes, marks, LINE_GREY)
+    draw_diagonal(axes, LEAST_STEPS, RAIL[0])
+    neither, middle = sum(num_neither(marks, ours=ours) for ours in (False, True)), (RAIL[0] * RAIL[1]) ** 0.5
+    axes.text(middle, middle, f"{neither}\nneither", ha="center", va="center", fontsize=7)
+    axes.set(xscale="log", yscale="log", xlim=(LEAST_STEPS, RAIL[1]), ylim=(LEAST_STEPS, RAIL[1]))
+    axes.set(xlabel=f"{x.label} steps", ylabel=f"{y.label} steps")
+    for axis in (axes.xaxis, axes.yaxis):
+        step_ticks(axis, RAIL)
     finish(axes)
     return figure
 
@@ -82,15 +108,15 @@ def figure_5_learning_curves(runs: EnvironmentRuns) -> Figure:
 
 
 def theory_figure(data: ReportData) -> Figure:
-    """Not in the paper: SQIRL's sample complexity against the effective horizon, and against the theorem's bound."""
-    figure = new_figure(8.0)
-    left, right = figure.subplots(1, 2)
-    _scatter(left, data.steps_of_sqirl_against(lambda row: row.effective_horizon), SQIRL)
-    _scatter(right, data.steps_of_sqirl_against(lambda row: row.bound), SQIRL)
-    left.set(yscale="log", xlabel="effective horizon", ylabel=f"{SQIRL.label} steps")
-    right.set(xscale="log", yscale="log", xlabel="bound in steps, constants dropped", ylabel=f"{SQIRL.label} steps")
-    for axes in (left, right):
-        finish(axes)
+    """Not in the paper: SQIRL's sample complexity against the theorem's bound."""
+    figure = new_figure()
+    axes = figure.subplots()
+    axes.axhspan(*RAIL, color=RAIL_GREY, zorder=0)
+    draw_marks(axes, bound_marks(data), SQIRL.colour)
+    axes.set(xscale="log", yscale="log", ylim=(LEAST_STEPS, RAIL[1]))
+    axes.set(xlabel="bound in steps, constants dropped", ylabel=f"{SQIRL.label} steps")
+    step_ticks(axes.yaxis, RAIL)
+    finish(axes)
     return figure
 
 
@@ -110,14 +136,6 @@ def bounds_figure(points: Sequence[TheoryPoint]) -> Figure:
     return figure
 
 
-def _scatter(axes: Axes, points: Sequence[ScatterPoint], spec: AlgorithmSpec) -> None:
-    """The paper's points in grey below ours in the algorithm's colour."""
-    for ours, colour, label in ((False, GREY, "paper"), (True, spec.colour, "ours")):
-        mine = [point for point in points if point.ours is ours]
-        shown = f"{label} ({len(mine)})"
-        axes.scatter([p.x for p in mine], [p.y for p in mine], s=14, color=colour, alpha=0.7, label=shown)
-
-
 def _learning_curves(runs: EnvironmentRuns, *, xscale: str) -> Figure:
     figure = new_figure()
     _draw_learning_curves(figure.subplots(), runs, xscale=xscale, title=runs.env_id)
@@ -129,9 +147,13 @@ def _draw_learning_curves(axes: Axes, runs: EnvironmentRuns, *, xscale: str, tit
     draw_levels(axes, runs.optimal, runs.random)
     for name, curve in runs.curves.items():
         spec = algorithm(name)
-        axes.plot(curve.steps, curve.median, color=spec.colour, label=spec.label, marker="o", markersize=2)
+        size = 5 if len(curve.steps) == 1 else 2
+        axes.plot(curve.steps, curve.median, color=spec.colour, label=spec.label, marker="o", markersize=size)
         axes.fill_between(curve.steps, curve.low, curve.high, color=spec.colour, alpha=0.15)
+        if len(curve.steps) == 1:  # a range without a width is a line
+            axes.vlines(curve.steps, curve.low, curve.high, color=spec.colour, alpha=0.5)
     axes.set(xscale=xscale, xlabel="steps", ylabel="return", title=title)
+    axes.set(xlim=step_range(runs, log=xscale == "log"), ylim=return_range(runs))
     axes.title.set_fontsize(9)
     finish(axes)
 
@@ -140,7 +162,7 @@ def write_figures(data: ReportData, folder: Path) -> list[Path]:
     """Write all figures as PDF and as SVG; returns the files."""
     drawn = {
         f"{y.name}-{x.name}": figure_3_sample_complexities(data, y, x) for y, x in DRAWN_PAIRS
-    } | {"min-k": figure_2_min_k(data), "theory": theory_figure(data)}  # fmt: skip
+    } | {"min-k": figure_2_min_k(data), "theory": theory_figure(data), "effective-horizon": horizon_figure(data)}  # fmt: skip
     full_length = {runs.env_id for runs in data.full_length}
     for env, runs in data.runs.items():
         draw = figure_4_full_length_atari if env in full_length else figure_5_learning_curves

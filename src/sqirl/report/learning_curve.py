@@ -34,13 +34,18 @@ class LearningCurve:
 def learning_curve(records: Iterable[RunRecord]) -> LearningCurve | None:
     """The curve over the records, one for each seed; None if none of them was evaluated."""
     # Of two evaluations that were due at the same step the later one counts
-    runs = [{record.due(place): point.mean for place, point in enumerate(record.curve)} for record in records]
+    runs = [{_shown_at(record, place): point.mean for place, point in enumerate(record.curve)} for record in records]
     runs = [run for run in runs if run]
     if not runs:
         return None
     grid = np.array(sorted({steps for run in runs for steps in run}), np.int64)  # (N,)
     values = np.array([_held(run, grid) for run in runs])  # (seeds, N)
     return LearningCurve(grid, np.median(values, axis=0), values.min(axis=0), values.max(axis=0))
+
+
+def _shown_at(record: RunRecord, place: int) -> int:
+    """The step of an evaluation on the grid: when it was due. One that was due after the budget is shown where it was made."""
+    return min(record.due(place), max(record.config.timesteps, record.curve[place].steps))
 
 
 def _held(run: dict[int, float], grid: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -9,21 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.analysis.episode import optimal_episode
-from sqirl.analysis.result import Analysis
+from sqirl.analysis.result import Analysis, Witness
 from sqirl.errors import SqirlError
 from sqirl.mdp.tabular import TabularMDP
-from sqirl.mdp.trace import live_game, play
+from sqirl.mdp.trace import live_game, picture_after, play
 
 #: The longer side of a picture, in pixels, and its colours.
 SIDE, COLOURS = 112, 24
 
 
-def data_url(picture: NDArray[np.uint8]) -> str:
-    """The picture (H, W, 3) as 'data:image/png;base64,…', scaled down and with few colours."""
+def data_url(picture: NDArray[np.uint8], *, side: int = SIDE) -> str:
+    """The picture (H, W, 3) as 'data:image/png;base64,…', its longer side scaled to `side` and with few colours."""
     from PIL import Image
 
     image = Image.fromarray(picture)
-    scale = SIDE / max(image.size)
+    scale = side / max(image.size)
     small = image.resize(
         (max(1, round(image.width * scale)), max(1, round(image.height * scale))), Image.Resampling.BOX
     )
@@ -41,19 +41,36 @@ def pictures_of(mdp: TabularMDP, analysis: Analysis) -> list[dict[str, str]]:
         game = live_game(mdp)
     except SqirlError:
         return []
-    moments: list[tuple[str, tuple[int, ...]]] = [("start", ())]
+    moments: list[tuple[str, tuple[int, ...]]] = [("start" if len(mdp.start_states) == 1 else "a start", ())]
     try:
         episode = optimal_episode(mdp)
         half = len(episode) // 2
         moments += [(f"optimal, step {half}", tuple(episode[:half])), ("optimal, last step", tuple(episode[:-1]))]
     except SqirlError:
         pass
-    if analysis.witness is not None:
-        moments.append((f"greedy on Q^{analysis.witness.k} fails here", analysis.witness.path))
-    shown = []
+    found: list[tuple[str, NDArray[np.uint8] | None]] = []
     for caption, path in moments:
-        play(game, path)
-        picture = game.render()
-        if picture is not None:
-            shown.append({"caption": caption, "url": data_url(np.asarray(picture, np.uint8))})
-    return shown
+        play(game, path, start_seed=_first_seed(mdp))
+        found.append((caption, game.render()))
+    if analysis.witness is not None:
+        found.append((f"greedy on Q^{analysis.witness.k} fails here", witness_picture(mdp, analysis.witness)))
+    return [
+        {"caption": caption, "url": data_url(np.asarray(picture, np.uint8))}
+        for caption, picture in found
+        if picture is not None
+    ]
+
+
+def _first_seed(mdp: TabularMDP) -> int | None:
+    """The seed of the first start, which an optimal episode begins in."""
+    return None if mdp.start_seeds is None else int(mdp.start_seeds[0])
+
+
+def witness_picture(mdp: TabularMDP, witness: Witness) -> NDArray[np.uint8] | None:
+    """The state itself; None if it cannot be drawn. Only where nothing is random, the actions that lead there are played."""
+    try:
+        if mdp.transitions is not None and len(mdp.start_states) == 1:
+            return picture_after(mdp, witness.path)
+        return mdp.render(witness.state)
+    except SqirlError:
+        return None

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from sqirl.envs.suites import OWN, SUITES
 from sqirl.errors import SqirlError
+from sqirl.runtime.files import check_writable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.ticker import Locator
 
 
 class Colour(NamedTuple):
@@ -20,8 +24,12 @@ class Colour(NamedTuple):
 
 
 ACCENT = Colour("#2f6fb0", "#6aa8e8")
-#: Environments that an algorithm solves and does not solve.
-SOLVED, UNSOLVED = Colour("#3f8a4e", "#6fc181"), Colour("#c96f16", "#f0a04b")
+#: What is wrong: a greedy action that is not optimal. It is not the colour of an algorithm.
+UNSOLVED = Colour("#b3363e", "#f08a8f")
+#: The band of environments that are not solved.
+RAIL_GREY = "#eeeeec"
+#: One marker for each suite, in the order of SUITES, and one for the user's own environments.
+MARKERS = dict(zip((*SUITES, OWN.name), ("o", "^", "s", "D"), strict=True))
 #: Points of the paper, the diagonal, and lines of reference in figures.
 GREY, LINE_GREY = "#9a9a9a", "#7a7a7a"
 FORMATS = (".png", ".svg", ".pdf")
@@ -45,6 +53,19 @@ def finish(axes: Axes) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
+def step_ticks(axis: Axis, rail: tuple[float, float]) -> None:
+    """Ticks of a logarithmic axis of steps, written as the page writes them, and the name of its rail."""
+    names = {1e4: "10k", 1e5: "100k", 1e6: "1M", (rail[0] * rail[1]) ** 0.5: "not\nsolved"}
+    axis.set_ticks([*names], [*names.values()])
+    axis.set_minor_locator(no_ticks())
+
+
+def no_ticks() -> Locator:
+    from matplotlib.ticker import NullLocator
+
+    return NullLocator()
+
+
 def draw_levels(axes: Axes, optimal: float | None, random: float | None) -> None:
     """Horizontal lines at the optimal return and at that of the random policy, where they are known."""
     for value, style, name in ((optimal, "--", "optimal"), (random, ":", "random")):
@@ -57,9 +78,10 @@ def draw_diagonal(axes: Axes, low: float, high: float, label: str | None = None)
 
 
 def check_figure_path(path: Path) -> None:
-    """Raise `SqirlError` if the ending of the path is not a picture format: called before the work, not after it."""
+    """Raise `SqirlError` if no figure can be written there: called before the work, not after it."""
     if path.suffix not in FORMATS:
         raise SqirlError(f"'{path}' ends in '{path.suffix}'; figures are written as {', '.join(FORMATS)}")
+    check_writable(path)
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqirl.algorithms.registry import SQIRL, algorithm, algorithms
-from sqirl.analysis.bounds import EPSILON
+from sqirl.analysis.bounds import DELTA, EPSILON
 from sqirl.envs.suites import ATARI, OURS
+from sqirl.experiments.sample_complexity import CONFIDENCE
 from sqirl.experiments.theory import FIRST_M, SEEDS, TheoryPoint
 from sqirl.report.comparison_sections import agreement_section, variants_section
 from sqirl.report.data import ReportData
@@ -157,17 +158,20 @@ def _time(data: ReportData) -> list[str]:
 
 def _bounds(theory: Sequence[TheoryPoint]) -> list[str]:
     below = sum(point.steps < point.bound for point in theory)
-    rows = [[f"`{p.env_id}`", algorithm(p.algorithm).label, f"{p.steps:,}", f"{p.bound:.1e}"] for p in theory]
+    rows = [
+        [f"`{p.env_id}`", algorithm(p.algorithm).label, f"{p.steps:,}", str(p.share), f"{p.bound:.1e}"] for p in theory
+    ]
     return [
         "## The algorithms as the paper writes them, and their bounds",
         "",
         *wrapped(
             "`fit_sqirl` with the average oracle at the exact min k, and `fit_gorp` on deterministic MDPs. The steps are those "
-            f"with the smallest m (doubled from {FIRST_M}) for which all of {SEEDS} seeds are within {EPSILON} of the optimal "
-            "return, with returns scaled to [0, 1]. The bound is the theorem's for this accuracy, without its universal "
-            f"constant. {below} of {len(theory)} are below their bounds."
+            f"with the smallest m (doubled from {FIRST_M}) for which the share 1 - δ of {SEEDS} seeds is within ε of the optimal "
+            f"return, with returns scaled to [0, 1]: the paper's N_(ε,δ), with ε = {EPSILON} and δ = {DELTA}. In brackets: the "
+            f"interval of Clopper and Pearson ({100 * CONFIDENCE:g} %) for the probability of success. The bound is the "
+            f"theorem's for this ε and δ, without its universal constant. {below} of {len(theory)} are below their bounds."
         ),
         "![steps against bounds](images/theory.png)",
         "",
-        *table(["environment", "algorithm", "steps", "bound"], rows, left=2),
+        *table(["environment", "algorithm", "steps", "seeds", "bound"], rows, left=2),
     ]

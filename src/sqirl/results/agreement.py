@@ -7,6 +7,7 @@ the question open. It is listed as open, and is no disagreement.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -45,7 +46,7 @@ class Disagreement:
     env_id: str
     ours: float | None
     paper: float | None
-    cause: str  # the likely one, from `sqirl.results.causes`; may be empty
+    cause: str  # the likely one, may be empty
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,9 @@ class Agreement:
 
 
 def answer(outcome: Outcome, *, budget: float = BUDGET) -> Answer:
-    """What the runs of an outcome say about the budget."""
+    """What the runs of an outcome say about the budget; nothing where the environment is not one of the paper's."""
+    if not outcome.suite.is_bridge:
+        return Answer(None)
     ranges = [_median_of(records) for records in outcome.settings]
     best = min((found for found in ranges if found.within(budget)), key=lambda found: found.high, default=None)
     if best is None:
@@ -160,7 +163,7 @@ def _searched(outcome: Outcome, setting: Mapping[str, int], tried: list[tuple[Ru
     assert option is not None
     if any(_median_of(records).steps is not None for records in tried):
         return True
-    largest = max(records[0].config.chosen[option] for records in tried)
+    largest = max(records[0].config.chosen.get(option, 0) for records in tried)  # a record may lack it
     episodes = spec.episodes_per_iteration({**setting, option: 2 * largest}, _num_actions(outcome.env_id))
     return (episodes or 1) * parse_id(outcome.env_id).horizon >= budget
 
@@ -182,8 +185,8 @@ def agreement(name: str, found: Mapping[Case, Outcome], paper: Complexities) -> 
         compare("ours", "paper", {"ours": ours, "paper": paper}),
         complete=sum(not answers[env].missing for env in ours),
         within=num_within(ours, paper),
-        solved_by_one=_disagreements(name, ours, paper, lambda a, b: (a is None) != (b is None)),
-        far_apart=_disagreements(name, ours, paper, _far_apart),
+        solved_by_one=_disagreements(mine, ours, paper, lambda a, b: (a is None) != (b is None)),
+        far_apart=_disagreements(mine, ours, paper, _far_apart),
         open=tuple(OpenRow(env, paper[env], answers[env].missing) for env in mine if env not in ours),
     )
 
@@ -193,10 +196,24 @@ def _far_apart(ours: float | None, paper: float | None) -> bool:
 
 
 def _disagreements(
-    name: str, ours: Complexities, paper: Complexities, disagree: Callable[[float | None, float | None], bool]
+    mine: Mapping[str, Outcome],
+    ours: Complexities,
+    paper: Complexities,
+    disagree: Callable[[float | None, float | None], bool],
 ) -> tuple[Disagreement, ...]:
     return tuple(
-        Disagreement(env, steps, paper[env], CAUSES.get((env, name), ""))
+        Disagreement(env, steps, paper[env], likely_cause(mine[env], paper[env]))
         for env, steps in ours.items()
         if disagree(steps, paper[env])
     )
+
+
+def likely_cause(outcome: Outcome, paper: float | None) -> str:
+    """From `sqirl.results.causes`, else the spread of the seeds if the paper's number lies within it, else nothing."""
+    if (known := CAUSES.get((outcome.env_id, outcome.algorithm))) is not None:
+        return known
+    seeds = sorted(math.inf if r.complexity is None else r.complexity for r in outcome.records)
+    if not seeds[0] <= (math.inf if paper is None else paper) <= seeds[-1]:
+        return ""
+    shown = ", ".join("–" if math.isinf(steps) else f"{steps:,.0f}" for steps in seeds)
+    return f"seeds differ as much: {shown}"

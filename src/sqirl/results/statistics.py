@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,8 +141,13 @@ def _estimate(
     statistic: Callable[[Values, Values], Values], solved: Values, resamples: int, seed: int
 ) -> Estimate | None:
     """The statistic and its 95 % percentile interval over resampled environments; None with fewer than two of them."""
-    if len(solved) < 2:
-        return None
+    return None if len(solved) < 2 else _resampled(statistic, solved.tobytes(), resamples, seed)
+
+
+@lru_cache(maxsize=512)
+def _resampled(statistic: Callable[[Values, Values], Values], pairs: bytes, resamples: int, seed: int) -> Estimate:
+    """The estimate from the bytes of the pairs (N, 2): those of the paper's tables are asked for again and again."""
+    solved = np.frombuffer(pairs).reshape(-1, 2)
     value = float(statistic(solved[:, 0], solved[:, 1]))
     draws = solved[np.random.default_rng(seed).integers(len(solved), size=(resamples, len(solved)))]  # (R, N, 2)
     found = statistic(draws[..., 0], draws[..., 1])

@@ -10,10 +10,15 @@ from typing import Any
 
 from sqirl.algorithms.registry import algorithm
 from sqirl.algorithms.spec import AlgorithmSpec
+from sqirl.envs.ids import is_bridge_id, parse_id
 from sqirl.envs.suites import OURS
+from sqirl.runs.fields import flag, text, whole
 
 #: When a run stops: the exact return is optimal; the mean of an evaluation reaches the optimum; or never.
 STOP_EXACT, STOP_MEAN, STOP_NEVER = "exact", "mean", "never"
+_STOPS = (STOP_EXACT, STOP_MEAN, STOP_NEVER)
+#: The most steps of a run and seeds of a command that make sense. More are refused before memory is taken for them.
+MAX_STEPS, MAX_SEEDS = 10**11, 10_000
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,24 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RunConfig:
-        """The inverse of `to_dict`; an unknown option is a ValueError, an unknown algorithm a SqirlError."""
+        """The inverse of `to_dict`; a wrong value or an unknown option is a ValueError, an unknown algorithm a SqirlError."""
         own = {f.name for f in fields(cls)} - {"options"}
         options = {name: value for name, value in plain.items() if name not in own and value is not None}
         config = cls(**{name: value for name, value in plain.items() if name in own}, options=options)
+        for name, value in (("algorithm", config.algorithm), ("env_id", config.env_id), ("variant", config.variant)):
+            if not text(name, value):
+                raise ValueError(f"{name} is empty")
+        if is_bridge_id(config.env_id):
+            parse_id(config.env_id)
         known = {option.name for option in config.spec.options}
         if unknown := options.keys() - known:
             raise ValueError(f"{config.algorithm} has no option {', '.join(sorted(unknown))}")
+        for name in ("timesteps", "eval_every", "eval_episodes"):
+            whole(name, getattr(config, name), least=1)
+        whole("seed", config.seed)
+        flag("live", config.live)
+        for name, value in options.items():
+            whole(name, value, least=1)
+        if config.stop not in _STOPS:
+            raise ValueError(f"stop = {config.stop!r} is none of {', '.join(_STOPS)}")
         return config

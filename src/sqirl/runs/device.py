@@ -15,7 +15,7 @@ def check_device(device: str) -> str:
         kind = th.device(device).type
     except RuntimeError:
         kind = ""
-    if kind not in ("cpu", "cuda"):
+    if kind not in ("cpu", "cuda") or (kind == "cpu" and device != "cpu"):
         raise SqirlError(f"no device '{device}'; there are auto, cpu, cuda and cuda:0, cuda:1, …")
     if kind == "cuda" and not th.cuda.is_available():
         raise SqirlError(f"no GPU for --device {device}: torch {th.__version__} sees none; take --device cpu")

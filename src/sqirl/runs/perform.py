@@ -19,18 +19,22 @@ def perform_all(
     device: str = "auto",
     members: int | None = None,
     enough: int | None = None,
+    solved: Sequence[int] = (),
     sharing: int = 1,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: Callable[[RunProgress], None] | None = None,
     drawing: CountProgress | None = None,
+    keep_policies: bool = False,
 ) -> Iterator[RunRecord]:
     """The records of runs that differ in their seeds alone, in their order. A population's come when it is over.
 
     :param device: "auto", "cpu" or "cuda"
     :param members: runs that are trained together at most; all of them if None
     :param enough: when so many runs of a population are solved, the others end: see `perform_together`
+    :param solved: steps in which other runs of this setting solved, which count as well
     :param sharing: processes that use the GPU at the same time
     :param drawing: called while screens are drawn before a run
+    :param keep_policies: save the policies of runs with models of their own beside their records, for `sqirl watch`
     """
     device = check_device(device)
     if not trains_together(configs[0], device):
@@ -38,15 +42,16 @@ def perform_all(
 
         for config in configs:
             yield perform(
-                config, store, device=device, checkpoint_seconds=checkpoint_seconds, progress=progress, drawing=drawing
-            )
+                config, store, device=device, checkpoint_seconds=checkpoint_seconds, progress=progress, drawing=drawing,
+                keep_policy=keep_policies,
+            )  # fmt: skip
         return
     from sqirl.runs.population_run import perform_together
 
     size = members or len(configs)
     for first in range(0, len(configs), size):
         yield from perform_together(
-            configs[first : first + size], store, device=device, enough=enough, sharing=sharing,
+            configs[first : first + size], store, device=device, enough=enough, solved=solved, sharing=sharing,
             checkpoint_seconds=checkpoint_seconds, progress=progress,
         )  # fmt: skip
 

@@ -10,15 +10,17 @@ import gc
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cache, lru_cache
 from hashlib import blake2b
+from typing import Any
 
 import torch as th
 
+from sqirl.algorithms.checkpoints import has_checkpoint, remove_checkpoint, resume, write_checkpoint
 from sqirl.algorithms.population.devices import has_triton
 from sqirl.algorithms.population.evaluation import Evaluator
-from sqirl.algorithms.population.table import DeviceTable, device_table
+from sqirl.algorithms.population.table import NETWORKS, DeviceTable, device_table, has_device_form
 from sqirl.algorithms.population.trainer import EVALUATION_GRID, Trainer, selected, stored
 from sqirl.envs.description import describe
 from sqirl.errors import SqirlError
@@ -27,24 +29,21 @@ from sqirl.runs.config import RunConfig
 from sqirl.runs.curve import Curve, versions_of
 from sqirl.runs.device import check_device
 from sqirl.runs.progress import CHECKPOINT_SECONDS, RunProgress
-from sqirl.runs.record import RunRecord
+from sqirl.runs.record import Point, RunRecord
 from sqirl.runs.store import RecordStore
 from sqirl.runs.target import target_of
-from sqirl.runtime.files import PICKLE_PROTOCOL, write_atomically
 
 #: A policy may be optimal if the mean of its episodes is within so many standard errors of the optimal return.
 STANDARD_ERRORS = 3.0
 #: Between evaluations, truly optimal policies are looked for at most so many times: exact returns of long episodes are slow.
 MOST_LOOKS = 20
-#: Networks whose populations are supported.
-NETWORKS = frozenset({"nature", "minigrid", "minigrid-paper"})
 
 
 def can_be_together(config: RunConfig) -> bool:
     """Can runs like this one be trained as a population? Their table must be stored."""
     env = describe(config.env_id, variant=config.variant)
     known = config.spec.has_population and env.network in NETWORKS and not config.eval_every % EVALUATION_GRID
-    return known and not config.live and _has_simple_table(env.name)
+    return known and not config.live and _has_table(env.name)
 
 
 def perform_together(
@@ -54,6 +53,7 @@ def perform_together(
     device: str = "auto",
     precision: str | None = None,
     enough: int | None = None,
+    solved: Sequence[int] = (),
     sharing: int = 1,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: Callable[[RunProgress], None] | None = None,
@@ -65,6 +65,7 @@ def perform_together(
     :param configs: runs that differ in nothing but their seeds
     :param precision: "float32" or "bfloat16"; if None, bfloat16 where Triton trains the networks
     :param enough: when so many of the runs are solved, the others end, and their records have the budget until then
+    :param solved: steps in which runs of other seeds solved; they count as well
     :param sharing: processes that use the device at the same time; a record's seconds are its share of the device's time
     """
     place = th.device(check_device(device))
@@ -75,7 +76,9 @@ def perform_together(
         found = {config: record for config in configs if (record := store.get(config)) and record.error is None}
         waiting = [config for config in configs if config not in found]
         name = blake2b("".join(sorted(config.digest for config in configs)).encode(), digest_size=8).hexdigest()
-        how = _How(place, precision or default_precision(place), enough, sharing, checkpoint_seconds, progress)
+        how = _How(
+            place, precision or default_precision(place), enough, tuple(solved), sharing, checkpoint_seconds, progress
+        )
         if waiting:
             found |= _perform(waiting, list(found.values()), store, name, how)
     return [found[config] for config in configs]
@@ -88,6 +91,7 @@ class _How:
     place: th.device
     precision: str
     enough: int | None
+    solved: tuple[int, ...]
     sharing: int
     checkpoint_seconds: float
     progress: Callable[[RunProgress], None] | None
@@ -107,7 +111,7 @@ def _perform(
     half = len(configs) // 2
     found = _perform(configs[:half], done, store, f"{name}a", how)
     found |= _perform(configs[half:], [*done, *found.values()], store, f"{name}b", how)
-    (store.folder / f"{name}.checkpoint").unlink(missing_ok=True)
+    remove_checkpoint(store.folder / f"{name}.checkpoint")
     return found
 
 
@@ -142,12 +146,12 @@ def _tables(name: str, variant: str, device: str) -> tuple[DeviceTable, th.Tenso
 
 
 @cache
-def _has_simple_table(env: str) -> bool:
-    """Is there a stored table with one start state and no random outcomes but sticky actions? Its file is read once."""
+def _has_table(env: str) -> bool:
+    """Is there a stored table that can be played on a device? Its file is read once."""
     from sqirl.mdp.store import stored_mdp
 
     mdp = stored_mdp(env)
-    return mdp is not None and mdp.transitions is not None and len(mdp.start_states) == 1
+    return mdp is not None and has_device_form(mdp)
 
 
 def measure(configs: Sequence[RunConfig], *, device: str, seconds: float) -> tuple[float, float]:
@@ -209,7 +213,8 @@ class PopulationRun:
         self.running = list(self.members)
         self.table, self.rewards = _tables(first.env_id, first.variant, str(self.how.place))
         self.checkpoint_path = self.store.folder / f"{self.name}.checkpoint"
-        self.solved_at = [record.complexity for record in self.done if record.complexity is not None]
+        known = [record.complexity for record in self.done if record.complexity is not None]
+        self.solved_at = [*self.how.solved, *known]
         self.rounds = 0  # of playing and learning
         self._make()
 
@@ -246,7 +251,7 @@ class PopulationRun:
             if self.running and time.monotonic() - saved > self.how.checkpoint_seconds:
                 self._save()
                 saved = time.monotonic()
-        self.checkpoint_path.unlink(missing_ok=True)
+        remove_checkpoint(self.checkpoint_path)
         return {member.config: member.record for member in self.members if member.record is not None}
 
     def _evaluate_due(self) -> None:
@@ -347,24 +352,27 @@ class PopulationRun:
             assert self.how.progress is not None
             last = member.curve.points[-1] if member.curve.points else None
             speed = member.steps / max(member.seconds, 1e-9)
-            self.how.progress(RunProgress(member.config, member.steps, speed, last, member.curve.target.optimal))
+            target = member.curve.target
+            self.how.progress(RunProgress(member.config, member.steps, speed, last, target.optimal, target.random))
 
     # Checkpoints ------------------------------------------------------------------------------------------------------
 
     def _save(self) -> None:
         members, shared = self.trainer.state()
         rows = [
-            (m.config.to_dict(), m.place, m.curve.points, m.curve.optimal_at, m.seconds, m.steps) for m in self.running
+            (m.config.to_dict(), m.place, list(map(astuple, m.curve.points)), m.curve.optimal_at, m.seconds, m.steps)
+            for m in self.running
         ]
         ended = [(m.config.to_dict(), m.record.to_dict()) for m in self.members if m.record is not None]
         state = {"rows": rows, "ended": ended, "rounds": self.rounds, "members": stored(members), "shared": shared}
-        write_atomically(self.checkpoint_path, lambda file: th.save(state, file, pickle_protocol=PICKLE_PROTOCOL))
+        write_checkpoint(self.checkpoint_path, state)
 
     def _resume(self) -> None:
+        if has_checkpoint(self.checkpoint_path):
+            resume(self.checkpoint_path, self._restore)
+
+    def _restore(self, state: Any) -> None:
         """Go on where the checkpoint was written. A run that has a record since then is left out."""
-        if not self.checkpoint_path.is_file():
-            return
-        state = th.load(self.checkpoint_path, map_location="cpu", weights_only=False)
         ended = {RunConfig.from_dict(config): RunRecord.from_dict(record) for config, record in state["ended"]}
         for member in self.running:  # runs that ended with a smaller budget have no record under their config
             member.record = ended.get(member.config)
@@ -377,7 +385,8 @@ class PopulationRun:
             return  # a checkpoint of other runs: start from the first step
         places, self.rounds = [], state["rounds"]
         for member in self.running:
-            place, member.curve.points, member.curve.optimal_at, member.seconds, member.steps = kept[member.config]
+            place, points, member.curve.optimal_at, member.seconds, member.steps = kept[member.config]
+            member.curve.points = [Point(*point) for point in points]
             places.append(place)
         self.trainer.restore(selected(state["members"], places), state["shared"])
 

@@ -22,3 +22,4 @@ class RunProgress:
     steps_per_second: float
     last: Point | None
     optimal_return: float | None
+    random_return: float | None = None

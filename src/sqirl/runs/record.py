@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
 from typing import Any
 
 from sqirl.runs.config import RunConfig
+from sqirl.runs.fields import mapping, number, text, whole
 
 #: A mean is at the optimum if it lacks no more than this share of the return's magnitude, which is rounding of sums.
 OPTIMUM_TOLERANCE = 1e-9
@@ -38,6 +39,7 @@ class RunRecord:
     trainer: str = "single"  # "single": a model of its own; "population": one of several runs on the device
     precision: str = "float32"
     optimal_at: int | None = None  # steps of the first policy seen to be truly optimal, also between evaluations
+    iterations: int | None = None  # of SQIRL and GORP: those that were completed
     error: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -86,6 +88,26 @@ class RunRecord:
         return max((point.mean for point in self.curve), default=None)
 
     @property
+    def share(self) -> float | None:
+        """How far the last return is on the way from random play to the optimum: see `share_of_gain`."""
+        return share_of_gain(self._last_return, self.optimal_return, self.random_return) if self.curve else None
+
+    @property
+    def share_line(self) -> str | None:
+        """'return 0.41 = 47 % of the way from random play (0.02) to the optimum (0.85)'."""
+        if self.share is None:
+            return None
+        return (
+            f"return {self._last_return:.4g} = {100 * self.share:.0f} % of the way from random play "
+            f"({self.random_return:.4g}) to the optimum ({self.optimal_return:.4g})"
+        )
+
+    @property
+    def _last_return(self) -> float:
+        last = self.curve[-1]
+        return last.mean if last.exact is None else last.exact
+
+    @property
     def summary(self) -> str:
         """One line for people."""
         if not self.curve:
@@ -115,22 +137,56 @@ class RunRecord:
             "curve": points,
             "solved_at": self.solved_at,
             "solved_exactly_at": self.solved_exactly_at,
+            "share": self.share,
         }
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> RunRecord:
+        """The inverse of `to_dict`; a wrong value is a ValueError that names it."""
         own = {f.name for f in fields(cls)}  # what a newer version adds, and what is computed, is left out
-        known = {key: value for key, value in plain.items() if key in own}
-        known["config"] = RunConfig.from_dict(plain["config"])
-        known["curve"] = tuple(Point(int(p[0]), float(p[1]), *map(_optional_float, p[2:])) for p in plain["curve"])
-        if not all(math.isfinite(point.mean) for point in known["curve"]):
-            raise ValueError("a mean return that is not a number")
+        known = {key: value for key, value in mapping("the record", plain).items() if key in own}
+        if missing := {"config", "curve"} - known.keys():
+            raise ValueError(f"it has no {', '.join(sorted(missing))}")
+        known["config"] = RunConfig.from_dict(mapping("config", known["config"]))
+        known["curve"] = _curve(known["curve"])
+        for each in fields(cls):
+            kind, _, optional = str(each.type).partition(" | ")
+            if kind in _CHECKS and each.name in known and not (optional and known[each.name] is None):
+                known[each.name] = _CHECKS[kind](each.name, known[each.name])
         return cls(**known)
 
 
-def _optional_float(value: object) -> float | None:
-    return None if value is None else float(value)  # type: ignore[arg-type]
+def _texts(name: str, value: Any) -> dict[str, str]:
+    return {text(name, key): text(f"{name}.{key}", each) for key, each in mapping(name, value).items()}
+
+
+#: By the type of a field: what checks its value.
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {"int": whole, "float": number, "str": text, "dict[str, str]": _texts}
+
+
+def _curve(plain: Any) -> tuple[Point, ...]:
+    """The points of a curve; the steps never decrease."""
+    if not isinstance(plain, list | tuple) or not all(isinstance(p, list | tuple) and 2 <= len(p) <= 3 for p in plain):
+        raise ValueError(f"curve = {plain!r} is not a list of [steps, mean, exact]")
+    points = [
+        Point(
+            whole("steps", steps),
+            number("a mean return", mean),
+            *[None if value is None else number("a true return", value) for value in exact],
+        )
+        for steps, mean, *exact in plain
+    ]
+    if any(first.steps > second.steps for first, second in pairwise(points)):
+        raise ValueError("the steps of its curve decrease")
+    return tuple(points)
 
 
 def reaches(value: float, optimum: float, tolerance: float = 0.0) -> bool:
     return value >= optimum - max(tolerance, OPTIMUM_TOLERANCE * max(1.0, abs(optimum)))
+
+
+def share_of_gain(value: float, optimal: float | None, random: float | None) -> float | None:
+    """How far a return is on the way from random play (0) to the optimum (1); None if one of them is not known."""
+    if optimal is None or random is None or optimal <= random:
+        return None
+    return (value - random) / (optimal - random)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
+from sqirl.algorithms.checkpoints import has_checkpoint, remove_checkpoint
+from sqirl.algorithms.sb3 import quiet_logger
+from sqirl.envs.actions import too_many_combinations
 from sqirl.envs.description import describe
-from sqirl.errors import SqirlError
+from sqirl.errors import SqirlError, WorkFailed
 from sqirl.evaluation.returns import Evaluation, evaluate_live, evaluate_on_table
 from sqirl.play.training_env import training_env
 from sqirl.play.vec_env import TableVecEnv
@@ -21,9 +24,10 @@ from sqirl.runs.config import RunConfig
 from sqirl.runs.curve import VERSIONS, Curve, versions_of
 from sqirl.runs.device import check_device
 from sqirl.runs.memory import check_memory
+from sqirl.runs.policies import save_policy
 from sqirl.runs.progress import CHECKPOINT_SECONDS, PROGRESS_SECONDS, RunProgress
 from sqirl.runs.record import RunRecord
-from sqirl.runs.store import RecordStore
+from sqirl.runs.store import RecordStore, policy_path
 from sqirl.runs.target import target_of
 from sqirl.runtime.progress import CountProgress
 
@@ -39,6 +43,7 @@ def perform(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: Callable[[RunProgress], None] | None = None,
     drawing: CountProgress | None = None,
+    keep_policy: bool = False,
 ) -> RunRecord:
     """The record of the run: the stored one, or else that of running it now, resumed from its checkpoint if it has one.
 
@@ -50,6 +55,7 @@ def perform(
     :param checkpoint_seconds: seconds between checkpoints
     :param progress: called a few times a second
     :param drawing: called while screens are drawn before the run
+    :param keep_policy: save the policy beside the record, for `sqirl watch`
     """
     with store.claimed(config):
         found = store.get(config)
@@ -57,9 +63,21 @@ def perform(
             return found
         run = Run(config, store, device, checkpoint_seconds, progress, drawing)
         record = run.perform()
-        store.put(record)
-        run.checkpoint_path.unlink(missing_ok=True)
+        if keep_policy:
+            save_policy(policy_path(store.folder, config), config, run.model)
+        _put(store, record)
+        remove_checkpoint(run.checkpoint_path)
         return record
+
+
+def _put(store: RecordStore, record: RunRecord) -> None:
+    try:
+        store.put(record)
+    except OSError as error:
+        raise WorkFailed(
+            f"the record '{store.path(record.config)}' cannot be written: {error.strerror}; its checkpoint is kept: make room, "
+            "and run the same command again"
+        ) from error
 
 
 class Run:
@@ -76,6 +94,7 @@ class Run:
     ) -> None:
         self.config, self.checkpoint_seconds, self.progress = config, checkpoint_seconds, progress
         self.spec, self.description = config.spec, describe(config.env_id, variant=config.variant)
+        self.spec.check_budget(config.chosen, self.description, config.timesteps)
         self.curve = Curve(config, target_of(self.description))
         self.checkpoint_path = store.folder / f"{config.digest}.checkpoint"
         self.seconds_before = 0.0
@@ -84,7 +103,7 @@ class Run:
         base = self.env.unwrapped
         self.table = base.table if isinstance(base, TableVecEnv) else None
         self.model = self._make_model(check_device(device))
-        self.model.set_logger(Logger(folder=None, output_formats=[]))  # the default one leaves a folder in /tmp
+        self.model.set_logger(quiet_logger())
         check_memory(self.spec, self.model, config.timesteps)
 
     def _make_env(self, num_envs: int, drawing: CountProgress | None) -> VecEnv:
@@ -99,11 +118,13 @@ class Run:
         except MemoryError as error:
             raise SqirlError(f"{config.label} does not fit into memory: {error}") from error
         except (AssertionError, NotImplementedError, ValueError) as error:  # raised by Stable-Baselines3 for spaces
-            reason = (str(error) or type(error).__name__).splitlines()[0]
+            reason = (
+                too_many_combinations(self.env.action_space) or (str(error) or type(error).__name__).splitlines()[0]
+            )
             raise SqirlError(f"{config.algorithm} cannot be trained on {config.env_id}: {reason}") from error
 
     def perform(self) -> RunRecord:
-        if self.checkpoint_path.is_file():
+        if has_checkpoint(self.checkpoint_path):
             points, self.seconds_before = checkpoint.load(self.checkpoint_path, self.spec, self.model)
             self.curve = Curve(self.config, self.curve.target, points)
             if self.table is None:  # a live game starts new episodes; they must not repeat its first ones
@@ -123,6 +144,8 @@ class Run:
             self.seconds,
             played_from="table" if self.table is not None else "live",
             device=self.model.device.type,
+            precision=getattr(self.model, "precision", "float32"),  # of Stable-Baselines3's own classes
+            iterations=getattr(self.model, "iteration", None),
             versions=versions_of((*VERSIONS, *(["ale-py"] if is_full_length else []))),
         )
 
@@ -153,7 +176,14 @@ class Run:
         return (self.config.seed * 1_000_003 + steps) % 2**31
 
     def save_checkpoint(self) -> None:
-        checkpoint.save(self.checkpoint_path, self.spec, self.model, self.curve.points, self.seconds)
+        """Write a checkpoint. If there is no room for it, the run goes on from where it is, and can be resumed from the last."""
+        try:
+            checkpoint.save(self.checkpoint_path, self.spec, self.model, self.curve.points, self.seconds)
+        except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
+            reason = (getattr(error, "strerror", None) or str(error)).splitlines()[0]
+            warnings.warn(
+                f"the checkpoint '{self.checkpoint_path}' cannot be written ({reason}); the run goes on", stacklevel=2
+            )
 
 
 class _Watch(BaseCallback):
@@ -176,7 +206,8 @@ class _Watch(BaseCallback):
             self._reported = now
             speed = (self.model.num_timesteps - self._first_steps) / max(now - run._began, 1e-9)
             last = run.curve.points[-1] if run.curve.points else None
-            run.progress(RunProgress(run.config, self.model.num_timesteps, speed, last, run.curve.target.optimal))
+            target = run.curve.target
+            run.progress(RunProgress(run.config, self.model.num_timesteps, speed, last, target.optimal, target.random))
         return not run.curve.solved
 
     def _on_rollout_start(self) -> None:

@@ -24,11 +24,20 @@ from sqirl.runtime.locks import try_to_lock
 
 #: Seconds between two checks of the lock of a run that another process does.
 POLL_SECONDS = 0.5
+#: A larger file is not read: the largest record has a curve of a few hundred points, which are some kB.
+MAX_RECORD_BYTES = 64 << 20
+#: What wrong content of a file raises.
+_WRONG_CONTENT = (ValueError, TypeError, LookupError, AttributeError, RecursionError, SqirlError)
 
 
 def default_folder() -> Path:
     """Where records go unless another folder is named."""
     return user_folder() / "runs"
+
+
+def policy_path(folder: Path, config: RunConfig) -> Path:
+    """Where the policy of a run is kept: beside its record, under the same name."""
+    return folder / f"{config.digest}.policy"
 
 
 class RecordStore:
@@ -52,8 +61,9 @@ class RecordStore:
     @contextmanager
     def claimed(self, config: RunConfig) -> Iterator[None]:
         """Hold the lock file of the run while inside; waits while another process holds it."""
-        path, is_new = self.folder / f"{config.digest}.lock", not self.folder.exists()
+        path, is_new = self.folder / f"{config.digest}.lock", not os.path.exists(self.folder)
         self.check()
+        self.folder.mkdir(parents=True, exist_ok=True)
         while True:
             handle = os.open(path, os.O_RDWR | os.O_CREAT)
             if not try_to_lock(handle):
@@ -64,6 +74,8 @@ class RecordStore:
                 # The last holder may have removed the file that was opened here: then the lock protects nothing
                 if not path.exists() or os.stat(path).st_ino != os.fstat(handle).st_ino:
                     continue
+                for left in self.folder.glob(f".{config.digest}.*.part"):
+                    left.unlink(missing_ok=True)  # of a process that was killed while it wrote a file of this run
                 try:
                     yield
                 finally:
@@ -75,11 +87,14 @@ class RecordStore:
                 os.close(handle)
 
     def check(self) -> None:
-        """Raise `SqirlError` if records cannot be written: called before hours of work, not after them."""
+        """Raise `SqirlError` if records cannot be written: called before hours of work, not after them. No folder is left."""
+        is_new = not os.path.exists(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
+            if is_new:
+                self.folder.rmdir()
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise
@@ -88,26 +103,41 @@ class RecordStore:
             ) from error
 
     def all(self) -> list[RunRecord]:
-        """All records. Those of algorithms that are not registered are left out, with a warning."""
-        found = []
+        """All records. Files that hold none, and records of algorithms that are not registered, are left out with a warning."""
+        found, wrong = [], []
         for path in sorted(self.folder.glob("*.json")):
             try:
                 found.append(read_record(path))
             except UnknownAlgorithm as error:
                 warnings.warn(f"'{path}' is left out: {error}; import the module that registers it", stacklevel=2)
+            except SqirlError as error:
+                wrong.append(error)
+        if wrong:
+            others = f" (and {len(wrong) - 1} others like it)" if len(wrong) > 1 else ""
+            warnings.warn(f"left out: {wrong[0]}{others}", stacklevel=2)
         return found
 
 
 def read_record(path: Path) -> RunRecord:
     """The record in a file; a file that holds none is an error that names it."""
     try:
-        return RunRecord.from_dict(json.loads(path.read_text()))
+        if not path.is_file():
+            raise ValueError("it is not a file")
+        if (size := path.stat().st_size) > MAX_RECORD_BYTES:
+            raise ValueError(f"it has {size / 1e6:,.0f} MB, more than {MAX_RECORD_BYTES / 1e6:.0f}")
+        return RunRecord.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except UnknownAlgorithm:
         raise
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, SqirlError) as error:
+    except (OSError, *_WRONG_CONTENT) as error:
         raise SqirlError(
-            f"'{path}' is not a record of a run ({error}); remove it, and the run is done again"
+            f"'{path}' is not a record of a run ({_reason(error)}); remove it, and the run is done again"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def pack_records(records: Iterable[RunRecord], path: Path) -> None:
@@ -120,8 +150,8 @@ def unpack_records(path: Path) -> list[RunRecord]:
     try:
         text = gzip.decompress(path.read_bytes()).decode()
         return [RunRecord.from_dict(json.loads(line)) for line in text.splitlines()]
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, SqirlError) as error:
-        raise SqirlError(f"'{path}' is not a file of records: {error}") from error
+    except (OSError, EOFError, zlib.error, *_WRONG_CONTENT) as error:
+        raise SqirlError(f"'{path}' is not a file of records: {_reason(error)}") from error
 
 
 def shipped_path() -> Path:

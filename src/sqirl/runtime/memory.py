@@ -1,4 +1,4 @@
-"""How much memory this machine has free."""
+"""How much memory this process can still get."""
 
 from __future__ import annotations
 
@@ -6,12 +6,29 @@ import os
 
 
 def available_memory() -> int | None:
-    """Bytes that are free now; None on a system that does not say.
+    """Bytes that are free now and that this process may take (`ulimit -v`); None on a system that does not say."""
+    known = [size for size in (_free_memory(), _allowed_memory()) if size is not None]
+    return min(known, default=None)
 
-    `MemAvailable` counts what the system can give back from its caches, so it is asked first.
-    """
+
+def _allowed_memory() -> int | None:
+    """How much the address space of this process may grow; None if there is no limit."""
     try:
-        with open("/proc/meminfo") as file:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return None
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return max(0, limit - int(file.read().split()[0]) * resource.getpagesize())
+    except (ImportError, OSError, ValueError):
+        return None
+
+
+def _free_memory() -> int | None:
+    """Bytes that the machine has free. `MemAvailable` counts what the system can give back from its caches: it is asked first."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
             fields = dict(line.split(":", 1) for line in file)
         return int(fields["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):

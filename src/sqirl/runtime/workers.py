@@ -16,6 +16,8 @@ from typing import Any
 
 from sqirl.errors import MissingExtra, SqirlError, WorkFailed
 
+#: The most worker processes of one machine.
+MAX_JOBS = 1024
 #: How often in a row workers may die without finishing a task.
 MAX_FAILURES = 5
 #: Seconds to wait until the processes of a terminated pool have ended. They end at once.
@@ -23,14 +25,18 @@ SHUTDOWN_SECONDS = 5.0
 
 
 class WorkerPool:
-    """Runs tasks on `jobs` processes, or on the dask cluster at the address `cluster`; started at the first task."""
+    """Runs tasks on `jobs` processes, started at the first task, or on the dask cluster at the address `cluster`."""
 
     def __init__(self, *, jobs: int = 1, cluster: str | None = None) -> None:
+        if not 1 <= jobs <= MAX_JOBS:
+            raise SqirlError(f"{jobs} jobs are outside 1..{MAX_JOBS}; take about as many as there are cores")
         self.jobs, self.cluster = jobs, cluster
         self.failures: tuple[type[Exception], ...] = (BrokenExecutor,)
         self._pool: ProcessPoolExecutor | None = None
         self._client: Any = None
         self._failures_in_a_row = 0
+        if cluster is not None:
+            self._connected()  # a wrong address is told before any work is done
 
     @property
     def num_workers(self) -> int:

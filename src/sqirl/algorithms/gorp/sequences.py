@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.errors import SqirlError
-from sqirl.play.episodes import Act
+from sqirl.play.episodes import Act, Episodes
 
 #: GORP plays m episodes for each of A^k sequences; beyond so many it would never end.
 MAX_SEQUENCES = 1_000_000
@@ -60,3 +61,9 @@ def follow(plans: NDArray[np.int64], num_actions: int, rng: np.random.Generator,
         return np.where(t < length, plans[episode, np.minimum(t, length - 1)], random)
 
     return act
+
+
+def returns_from(episodes: Episodes, first: int, gamma: float = 1.0) -> NDArray[np.float64]:
+    """(episodes,) the rewards from timestep `first` on, discounted from there; 0 where an episode is over by then."""
+    weights = np.where(episodes.t >= first, gamma ** np.maximum(episodes.t - first, 0), 0.0)
+    return replace(episodes, rewards=weights * episodes.rewards).returns()

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: The paper's (k, m) for full-length Atari games (appendix C); games that are not listed have (1, 1).
 FULL_LENGTH_SETTINGS = {"Breakout": (3, 1), "Pong": (1, 3), "Qbert": (1, 10), "SpaceInvaders": (1, 3)}
 
+#: Bytes that are kept of one step of an episode: key, action, reward, end, time.
+STEP_BYTES = 50
+
 
 class GORPSpec(IteratedSpec):
     variants: ClassVar[tuple[str, ...]] = (OURS,)  # the authors differ from us in what networks see and how they learn
@@ -52,6 +55,12 @@ class GORPSpec(IteratedSpec):
         from sqirl.algorithms.gorp.policy import table_policy_of
 
         return table_policy_of(model.policy)
+
+    def memory(self, model: Any, timesteps: int) -> dict[str, int]:
+        """The actions of all episodes of the last iteration, and what is kept of the steps that the budget allows."""
+        episodes = self.episodes_per_iteration({"k": model.k, "m": model.m}, model.policy.num_actions)
+        length = (model.horizon or max(1, timesteps // episodes)) + model.k
+        return {"plans": 2 * 8 * episodes * length, "episodes": STEP_BYTES * min(timesteps, episodes * length)}
 
     def state(self, model: Any) -> dict[str, Any]:
         return {

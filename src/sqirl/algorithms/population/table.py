@@ -11,10 +11,13 @@ import torch as th
 from sqirl.algorithms.population.grid_layout import ARCHITECTURES, Grid
 from sqirl.algorithms.population.layout import Picture, blocked_screens
 from sqirl.errors import SqirlError
-from sqirl.mdp.tabular import END
+from sqirl.mdp.tabular import END, TabularMDP
 
 if TYPE_CHECKING:
     from sqirl.play.table import Table
+
+#: The names of the networks that populations can have.
+NETWORKS = frozenset({"nature", *ARCHITECTURES})
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +47,11 @@ class DeviceTable:
         return self.screens.device
 
 
+def has_device_form(mdp: TabularMDP) -> bool:
+    """Can it be played on a device? It must have one start state, and no random outcomes but sticky actions."""
+    return mdp.transitions is not None and len(mdp.start_states) == 1
+
+
 def device_table(
     table: Table, *, reward_factor: float = 1.0, device: th.device | str = "cpu", network: str = "nature"
 ) -> DeviceTable:
@@ -52,7 +60,7 @@ def device_table(
     :param network: the name of the network that learns it, `EnvDescription.network`
     """
     mdp, view = table.mdp, table.view
-    if mdp.transitions is None or len(mdp.start_states) > 1:
+    if mdp.transitions is None or not has_device_form(mdp):
         raise _unsupported(table, "random outcomes or several start states")
     picture = _picture(table, network)
     states = np.append(np.arange(mdp.num_states), END)

@@ -82,6 +82,11 @@ class PPOOnGPU(PPO):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "rollout_buffer_class": DeviceRollout})
 
+    @property
+    def precision(self) -> str:
+        """The precision that the networks compute in, for the record of a run."""
+        return str(compute_type(self.device)).removeprefix("torch.")
+
     def _setup_model(self) -> None:
         super()._setup_model()
         if self.target_kl is not None or self.clip_range_vf is not None:

@@ -35,6 +35,7 @@ class PPOSpec(StableBaselinesSpec):
             label="envs",
             plural="num_envs",
             default=NUM_ENVS,
+            most=10_000,
         ),
     )
     has_population: ClassVar[bool] = True

@@ -5,27 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch as th
-
+from sqirl.algorithms.checkpoints import read_checkpoint, write_checkpoint
 from sqirl.errors import SqirlError
-from sqirl.play.live import FrameMemory, LivePlayer
-from sqirl.runtime.files import PICKLE_PROTOCOL, write_atomically
+from sqirl.play.live import LivePlayer
 
 if TYPE_CHECKING:
     from sqirl.algorithms.sqirl.algorithm import SQIRL
 
 
 def save_checkpoint(model: SQIRL, path: Path) -> None:
-    state = learning_state(model)
-    write_atomically(path, lambda file: th.save(state, file, pickle_protocol=PICKLE_PROTOCOL))
+    write_checkpoint(path, learning_state(model))
 
 
 def load_checkpoint(model: SQIRL, path: Path) -> None:
-    try:
-        state = th.load(path, map_location="cpu", weights_only=False)
-        identity = state["identity"]
-    except Exception as error:
-        raise SqirlError(f"'{path}' is not a checkpoint: {str(error).splitlines()[0]}") from error
+    state = read_checkpoint(path)
+    identity = state["identity"] if isinstance(state, dict) and isinstance(state.get("identity"), dict) else {}
     for name, value in _identity(model).items():
         if identity.get(name) != value:
             raise SqirlError(f"'{path}' is of a run with {name} = {identity.get(name)}, not {value}")
@@ -33,7 +27,7 @@ def load_checkpoint(model: SQIRL, path: Path) -> None:
 
 
 def learning_state(model: SQIRL) -> dict[str, Any]:
-    """Everything needed to resume; arrays as tensors, which are written without a copy."""
+    """Everything needed to resume."""
     player = model.player
     return {
         "identity": _identity(model),
@@ -44,7 +38,7 @@ def learning_state(model: SQIRL) -> dict[str, Any]:
         "optimizer": model.policy.optimizer.state_dict(),
         "averages": (model.averages.mean, model.averages.count),
         "replay": model.replay.state(),
-        "frames": _frames_state(player.memory) if isinstance(player, LivePlayer) else None,
+        "frames": player.memory.state() if isinstance(player, LivePlayer) else None,
     }
 
 
@@ -58,14 +52,7 @@ def restore_learning(model: SQIRL, state: dict[str, Any]) -> None:
     model.averages.mean = mean.to(model.device)
     model.replay.restore(state["replay"])
     if isinstance(model.player, LivePlayer):
-        frames = state["frames"]
-        model.player.memory.restore({**frames, "frames": frames["frames"].numpy()})
-
-
-def _frames_state(memory: FrameMemory) -> dict[str, Any]:
-    """The frames as a tensor, which torch writes without a copy."""
-    state = memory.state()
-    return {**state, "frames": th.from_numpy(state["frames"])}
+        model.player.memory.restore(state["frames"])
 
 
 def _identity(model: SQIRL) -> dict[str, Any]:

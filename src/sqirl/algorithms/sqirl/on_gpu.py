@@ -171,6 +171,11 @@ class SQIRLOnGPU(SQIRL):
         super()._setup_model()
         self.policy.prepare()
 
+    @property
+    def precision(self) -> str:
+        """The precision that the networks compute in, for the record of a run."""
+        return str(mixed.compute_type(self.device)).removeprefix("torch.")
+
     def train(self, samples: int) -> None:
         """Meanwhile the games of the next iteration are started: a seed makes the emulators load their game anew, 0.1 s each."""
         player, seed = self.player, np.random.SeedSequence([self._seed, self.iteration + 1]).spawn(1)[0]

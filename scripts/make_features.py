@@ -1,0 +1,70 @@
+"""Sampled features of the paper's 155 environments, from their live games: src/sqirl/data/features.json.
+
+    python scripts/make_features.py --raw FOLDER [--seconds 20] [--suite NAME] [--summarise]
+
+The samples of each environment are kept as one JSON file in FOLDER. A row that has a file is not sampled again, so the script can
+be stopped and continued. Time is the processor's, so that other work on the machine does not change the result. At the end the
+models are fitted and their leave-one-game-out errors are printed. `--summarise` does only that, with the features that are
+already in the file for rows without samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from sqirl.diagnosis.features import features_path, sampled_features
+from sqirl.diagnosis.predict import fitted_models, quality_table, shipped_features
+from sqirl.diagnosis.sampling import Samples, sample
+from sqirl.diagnosis.simulator import simulator_of
+from sqirl.envs.catalogue import catalogue
+from sqirl.envs.description import describe
+from sqirl.envs.ids import EnvId
+from sqirl.runtime.files import write_atomically
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--raw", type=Path, required=True, help="folder of the samples")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds of sampling for each environment")
+    parser.add_argument("--suite", help="only the environments of this suite: atari, procgen or minigrid")
+    parser.add_argument("--summarise", action="store_true", help="sample nothing; only write the file of features")
+    options = parser.parse_args()
+    options.raw.mkdir(parents=True, exist_ok=True)
+    for row in catalogue():
+        wanted = options.suite in (None, row.env_id.suite) and not options.summarise
+        if wanted and not _file(options.raw, row.env_id).exists():
+            _sample(row.env_id, options.raw, options.seconds)
+    _summarise(options.raw)
+
+
+def _file(folder: Path, env_id: EnvId) -> Path:
+    return folder / f"{env_id.stem}.json"
+
+
+def _sample(env_id: EnvId, folder: Path, seconds: float) -> None:
+    found = sample(simulator_of(describe(env_id)), seconds=seconds, clock=time.process_time)
+    write_atomically(_file(folder, env_id), json.dumps(found.to_dict()).encode())
+    print(f"{env_id}: {found.steps:,} steps in {found.seconds:.1f} s", flush=True)
+
+
+def _summarise(folder: Path) -> None:
+    """Write the features of all rows that are sampled, and the models that are fitted to them."""
+    rows = dict(shipped_features())
+    for row in catalogue():
+        path = _file(folder, row.env_id)
+        if path.exists():
+            samples = Samples.from_dict(json.loads(path.read_text()))
+            rows[str(row.env_id)] = {name: round(value, 4) for name, value in sampled_features(samples).values.items()}
+    models = fitted_models(rows)
+    lines = ",\n".join(f"{json.dumps(name)}:{json.dumps(found)}" for name, found in rows.items())
+    fitted = {kind: {name: model.to_dict() for name, model in found.items()} for kind, found in models.items()}
+    write_atomically(features_path(), f'{{"rows":{{\n{lines}}},\n"models":{json.dumps(fitted)}}}\n'.encode())
+    print(f"{len(rows)} environments in {features_path()}")
+    print(quality_table(models))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Trains PPO for the predicted number of steps on small environments: docs/verified_predictions.json.
+
+    python scripts/verify_predictions.py [--seconds 180] [--only TEXT] [--again] [--table]
+
+Each environment is diagnosed, and PPO is trained with one seed until it reaches the return that counts as solved, to the end of
+the predicted interval, or for so many seconds of the processor. What was run is kept and not run again, so the script can be
+stopped and continued; `--again` runs it again. `--table` only prints the table of docs/diagnose.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqirl.diagnosis.diagnose import diagnose
+from sqirl.diagnosis.verify import OPEN, RIGHT, WRONG, Verification, verify
+from sqirl.diagnosis.words import interval_in_words, number, round_steps, steps_in_words
+from sqirl.report.markdown import table
+from sqirl.runtime.files import write_atomically
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "docs" / "verified_predictions.json"
+OWN_ENVS = "tests/diagnosis_envs.py"
+#: Seconds of a diagnosis.
+TIME_LIMIT = 60.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """An environment, and its horizon where it has none of its own."""
+
+    env: str
+    horizon: int | None = None
+
+    @property
+    def title(self) -> str:
+        return self.env if self.horizon is None else f"{self.env}, {self.horizon} steps"
+
+
+CASES = (
+    Case("FrozenLake-v1"),
+    Case('FrozenLake-v1 {"is_slippery": false}'),
+    Case("FrozenLake8x8-v1"),
+    Case('FrozenLake8x8-v1 {"is_slippery": false}'),
+    Case("CliffWalking-v1", 50),
+    Case("Taxi-v4"),
+    Case("CartPole-v1"),
+    Case("Blackjack-v1"),
+    Case("MiniGrid-Empty-5x5-v0"),
+    Case("MiniGrid-Empty-6x6-v0"),
+    Case('MiniGrid-Empty-5x5-v0 {"sqirl:hold": ["step_count"]}'),
+    Case('MiniGrid-Empty-6x6-v0 {"sqirl:hold": ["step_count"]}'),
+    Case("MiniGrid-Empty-Random-5x5-v0"),
+    Case('MiniGrid-Empty-Random-5x5-v0 {"sqirl:hold": ["step_count"]}'),
+    *(Case(f"{OWN_ENVS}:{name}", 20) for name in ("Walk", "Slips", "StartsAnywhere", "Saves", "OwnGenerator")),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=180.0, help="seconds of the processor for each run")
+    parser.add_argument("--only", default="", help="only the environments whose name contains this text")
+    parser.add_argument("--again", action="store_true", help="run again what was run before")
+    parser.add_argument("--table", action="store_true", help="run nothing; only print the table")
+    options = parser.parse_args()
+    results = read_results()
+    for case in CASES:
+        wanted = options.only in case.title and not options.table
+        if wanted and (options.again or case.title not in results):
+            results[case.title] = run(case, options.seconds)
+            lines = ",\n".join(f"{json.dumps(name)}:{json.dumps(found)}" for name, found in results.items())
+            write_atomically(RESULTS, f"{{\n{lines}\n}}\n".encode())
+            print(f"{case.title}: {results[case.title]}", flush=True)
+    print(results_table(results))
+
+
+def read_results() -> dict[str, dict[str, Any]]:
+    """What was run before, by the titles of the cases."""
+    found: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    return found
+
+
+def run(case: Case, seconds: float) -> dict[str, Any]:
+    """The diagnosis of an environment beside a run of PPO."""
+    found = diagnose(case.env, horizon=case.horizon, time_limit=TIME_LIMIT)
+    how = "exact" if found.is_exact else "estimated" if found.analysis is not None else "sampled"
+    if not found.predictions:
+        return {"how": how, "verdict": found.verdict.kind, "verification": None}
+    done = verify(case.env, found, seconds=seconds).to_dict()
+    return {"how": how, "verdict": found.verdict.kind, "verification": done}
+
+
+def results_table(results: dict[str, dict[str, Any]]) -> str:
+    """Predicted beside found, in Markdown, with the count of each outcome below."""
+    shown = [(case, results[case.title]) for case in CASES if case.title in results]
+    found = {case: Verification.from_dict(result["verification"]) for case, result in shown if result["verification"]}
+    rows = []
+    for case, result in shown:
+        if case not in found:
+            rows.append([f"`{case.title}`", result["how"], "none", "", "not trained", OPEN])
+            continue
+        run = found[case]
+        interval = interval_in_words(run.low, run.high)
+        rows.append(
+            [f"`{case.title}`", result["how"], steps_in_words(run.predicted), interval, _found(run), run.outcome]
+        )
+    outcomes = [row[-1] for row in rows]
+    counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in (RIGHT, WRONG, OPEN))
+    early = sum(
+        run.outcome == WRONG and run.reached_at is not None and run.reached_at < run.low for run in found.values()
+    )
+    titles = ["environment", "features", "PPO predicted", "90 % interval", "PPO found", "prediction"]
+    summary = f"Of {len(rows)} predictions: {counts}. In {early} of the wrong ones PPO was faster than predicted."
+    return "\n".join([*table(titles, rows, left=2), summary])
+
+
+def _found(found: Verification) -> str:
+    if found.reached_at is not None:
+        return f"{number(found.target)} after {round_steps(found.reached_at)}"
+    best = "?" if found.best is None else number(found.best)
+    cut = ", cut there" if found.cut else ""
+    return f"{best} of {number(found.target)} after {round_steps(found.steps)}{cut}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""The second half of a backward step: rows of X are reduced over the actions, and become V. Compiled with numba.
+
+`backup.py` says what X, V and the margins are, and why comparisons are exact.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from sqirl.analysis.backup import TILE, Flags, Floats, Prints, Row, States, Step, Tile, fill, fill_tile, new_tile
+from sqirl.analysis.columns import BASE, OPTIMAL, Columns, Layer, Part, Rows
+from sqirl.analysis.dynamics import Dynamics, Weights
+from sqirl.analysis.fingerprint import plus, times
+from sqirl.analysis.values import Values, Weight, as_float, mark_column, mix, new_values, shrink, take_mean
+
+
+class Kept(NamedTuple):
+    """Which Q^k have their gaps, margins and returns kept, as compiled code takes it."""
+
+    num_k: int
+    first_k: int
+    num_returns: int  # columns of G
+    with_worst: bool  # is the last of them the worst policy's?
+
+
+@numba.njit(nogil=True)
+def keep(
+    states: States, G: Floats, D: Floats, kept: int, num_returns: int, num_kept: int, scale: float, first_witness: float,
+    is_optimal: Flags, is_greedy: Flags, lead: Floats, WG: Floats, WD: Floats, gap: Row,
+) -> float:  # fmt: skip
+    """The least margin and the return of the worst policy of one Q^k in each of the states; its least gap among them."""
+    m, least_gap = len(states), np.inf
+    for i in range(m):
+        WD[kept, i], gap[i] = np.inf, np.inf
+    for a in range(len(lead)):
+        row = a * num_kept + kept
+        for i in range(m):
+            above = scale * lead[a, i]
+            of_greedy = D[row, i] if is_optimal[a, i] else first_witness - states[i]
+            of_other = np.inf if is_optimal[a, i] else above
+            margin = of_greedy if is_greedy[a, i] else of_other
+            WD[kept, i] = margin if margin < WD[kept, i] else WD[kept, i]
+            distance = np.inf if is_greedy[a, i] else above
+            gap[i] = distance if distance < gap[i] else gap[i]
+    for i in range(m):
+        least_gap = min(least_gap, gap[i])
+    if num_returns:
+        for i in range(m):
+            WG[kept, i] = np.inf
+        for a in range(len(lead)):
+            row = a * num_returns + kept
+            for i in range(m):
+                value = G[row, i] if is_greedy[a, i] else np.inf
+                WG[kept, i] = value if value < WG[kept, i] else WG[kept, i]
+    return least_gap
+
+
+@numba.njit(nogil=True)
+def take_base(
+    V: Values, F: Prints, m: int, A: int, width: int, share: Weight, W: Values, WF: Prints, scratch: Prints
+) -> None:
+    """The mean over the actions of Q^1."""
+    take_mean(W, V, BASE, width, A, m, share, scratch)
+    for i in range(m):
+        total = np.uint64(0)
+        for a in range(A):
+            total = plus(total, F[a * width + BASE, i])
+        WF[i] = times(share.fingerprint, total)
+
+
+@numba.njit(nogil=True)
+def write_values(
+    states: States, V: Values, F: Prints, random_base: bool, is_sticky: bool, choose: Weight, repeat: Weight, W: Values,
+    WF: Prints, scratch: Prints, out: Values, out_prints: Prints, rows: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Store V(s, p) = (1 - ρ) W(s) + ρ X[s, p] for every slot."""
+    width, m = rows.shape[1], len(states)
+    for j in range(width):
+        if j == BASE and not random_base:
+            W[j], WF[j] = 0, 0
+        elif is_sticky:
+            shrink(W[j], m, choose, scratch)
+            for i in range(m):
+                WF[j, i] = times(choose.fingerprint, WF[j, i])
+        for p in range(len(rows)):
+            row, source = rows[p, j], p * width + (j - 1 if j > BASE else j)
+            if is_sticky and (random_base or j != BASE):
+                mix(out[row], states, W[j], repeat, V[source])
+                for i in range(m):
+                    out_prints[row, states[i]] = plus(WF[j, i], times(repeat.fingerprint, F[source, i]))
+            else:
+                for i in range(m):
+                    out[row, states[i]] = W[j, i]
+                    out_prints[row, states[i]] = WF[j, i]
+
+
+@numba.njit(nogil=True)
+def write_returns(
+    states: States, G: Floats, D: Floats, is_sticky: bool, choose: float, repeat: float, WG: Floats, WD: Floats,
+    out_G: Floats, rows_G: NDArray[np.int64], out_D: Floats, rows_D: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """The same for returns; a margin is the least of what is chosen and what is repeated."""
+    num_returns, num_kept = rows_G.shape[1], rows_D.shape[1]
+    for p in range(len(rows_D)):
+        for j in range(num_returns):
+            row, source = rows_G[p, j], p * num_returns + j
+            for i in range(len(states)):
+                mixed = choose * WG[j, i] + repeat * G[source, i]
+                out_G[row, states[i]] = mixed if is_sticky else WG[j, i]
+        for j in range(num_kept):
+            row, source = rows_D[p, j], p * num_kept + j
+            for i in range(len(states)):
+                repeated = D[source, i] if is_sticky else np.inf
+                out_D[row, states[i]] = repeated if repeated < WD[j, i] else WD[j, i]
+
+
+@numba.njit(nogil=True)
+def reduce_tile(
+    states: States, tile: Tile, kept: Kept, random_base: bool, weights: Weights, step: Step, layer: Layer, rows: Rows,
+    first_best: NDArray[np.int16], gaps: Row,
+) -> int:  # fmt: skip
+    """From X in the tile to the rows of `layer`; lowers the gaps. The number of comparisons that are open."""
+    # Arrays are taken out of their tuples here, because numba counts references whenever one is taken out
+    (V, F, G, D), (out_V, out_F, out_G, out_D), (rows_V, rows_G, rows_D) = tile, layer, rows
+    choose, repeat, precision, is_sticky = weights.choose, weights.repeat, step.precision, step.is_sticky
+    num_k, first_k, num_returns, with_worst = kept
+    width, num_kept, m, A = rows_V.shape[1], rows_D.shape[1], len(states), len(V) // rows_V.shape[1]
+    W, WF = new_values(V, width + 1, TILE), np.empty((width + 1, TILE), np.uint64)
+    WG, WD, gap = np.empty((num_returns, TILE)), np.empty((num_kept, TILE)), np.empty(TILE)
+    lead, is_optimal, is_greedy = np.empty((A, TILE)), np.empty((A, TILE), np.bool_), np.empty((A, TILE), np.bool_)
+    scratch = np.empty((2, len(weights.one.words) - 1), np.uint64)
+    scale = choose.value if is_sticky else 1.0  # Q-values of (s, p) differ by this share of what X differs by
+    num_open = mark_column(V, F, OPTIMAL, width, m, precision, lead, is_optimal, W[OPTIMAL], WF[OPTIMAL])
+    for i in range(m if len(first_best) else 0):
+        first_best[states[i]] = np.argmax(is_optimal[:, i])
+    for k in range(1, num_k + 1):
+        # Q-value iteration: the maximum of Q^k goes to the column of Q^{k+1}; that of the last k is not needed
+        num_open += mark_column(V, F, k, width, m, precision, lead, is_greedy, W[k + 1], WF[k + 1])
+        if k >= first_k:
+            least = keep(
+                states, G, D, k - first_k, num_returns, num_kept, scale, step.first_witness, is_optimal, is_greedy,
+                lead, WG, WD, gap,
+            )  # fmt: skip
+            gaps[k - first_k] = min(gaps[k - first_k], least)
+    take_base(V, F, m, A, width, weights.share, W[BASE], WF[BASE], scratch)
+    if with_worst:
+        for i in range(m):
+            WG[num_returns - 1, i] = G[num_returns - 1, i]
+        for a in range(1, A):
+            for i in range(m):
+                value = G[(a + 1) * num_returns - 1, i]
+                WG[num_returns - 1, i] = value if value < WG[num_returns - 1, i] else WG[num_returns - 1, i]
+    write_values(states, V, F, random_base, is_sticky, choose, repeat, W, WF, scratch, out_V, out_F, rows_V)
+    write_returns(states, G, D, is_sticky, choose.value, repeat.value, WG, WD, out_G, rows_G, out_D, rows_D)
+    return num_open
+
+
+@numba.njit(nogil=True, cache=True)
+def reduce(
+    states: States,
+    dynamics: Dynamics,
+    weights: Weights,
+    columns: Columns,
+    step: Step,
+    layer: Layer,
+    before: Rows,
+    rows: Rows,
+    first_best: NDArray[np.int16],
+) -> tuple[Row, int]:
+    """The second half of a step: fills the rows of `layer` at `states` (n,).
+
+    (num_kept,) the least gap of each Q^k, and the number of comparisons that are open. Where actions are sticky, X lies in
+    `rows`; else it is computed from the rows `before`. first_best[s] ← the first optimal action, if the array is not empty.
+    """
+    tile, places = new_tile(layer, rows, dynamics.rewards.shape[1])
+    num_returns, num_kept = rows.G.shape[1], rows.D.shape[1]
+    kept = Kept(columns.num_k, columns.first_k, num_returns, num_returns > num_kept)
+    gaps, num_open = np.full(num_kept, np.inf), 0
+    for first in range(0, len(states), TILE):
+        block = states[first : first + TILE]
+        fill_tile(block, dynamics, weights, step, layer, before, rows, tile, places)
+        num_open += reduce_tile(block, tile, kept, columns.random_base, weights, step, layer, rows, first_best, gaps)
+    return gaps, num_open
+
+
+@numba.njit(cache=True)
+def look_at_row(
+    s: int, dynamics: Dynamics, weights: Weights, step: Step, layer: Layer, rows: Rows, q: int
+) -> tuple[Row, Flags, int]:
+    """(A,) the value of executing each action in s by column q, (A,) which of them are best, and how many are open."""
+    A, width = dynamics.rewards.shape[1], rows.V.shape[1]
+    tile, places = new_tile(layer, rows, A)
+    lead, is_greedy = np.empty((A, 1)), np.empty((A, 1), np.bool_)
+    only, part = np.array([s], np.int32), Part(0, width)
+    fill(
+        only, Part(0, A), part, True, dynamics, weights, step.is_last, step.precision.places, layer, rows, tile, places
+    )
+    W, WF = new_values(tile.V, 1, 1), np.empty(1, np.uint64)
+    num_open = mark_column(tile.V, tile.F, q, width, 1, step.precision, lead, is_greedy, W[0], WF)
+    values = np.array([as_float(tile.V, a * width + q, 0, step.precision.unit) for a in range(A)])
+    return values, is_greedy[:, 0].copy(), num_open
+
+
+@numba.njit(cache=True)
+def values_at(V: Values, rows: NDArray[np.int64], states: States, unit: float) -> Floats:
+    """(n, len(rows)) the values of these rows at `states` (n,) as floats."""
+    found = np.empty((len(states), len(rows)))
+    for i in range(len(states)):
+        for j in range(len(rows)):
+            found[i, j] = as_float(V, rows[j], states[i], unit)
+    return found

@@ -1,0 +1,240 @@
+"""`diagnose`: will deep RL solve this environment, in how many steps, and what stands in its way?"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from sqirl.analysis.result import Analysis
+from sqirl.diagnosis.facts import GIVEN, LONGEST, LONGEST_SEEN, OF_TABLE, OWN_LIMIT, Facts, Probe, probe, spaces_of
+from sqirl.diagnosis.features import sampled_features, sampled_horizon
+from sqirl.diagnosis.observations import labels_of, look_at_observations
+from sqirl.diagnosis.predict import predict
+from sqirl.diagnosis.result import Diagnosis
+from sqirl.diagnosis.sampling import LONGEST_EPISODE, sample
+from sqirl.diagnosis.simulator import Simulator, simulator_of
+from sqirl.diagnosis.table import SECONDS_PER_ENTRY, analysed, open_table, simulate_sqirl, table_features
+from sqirl.diagnosis.verdict import FLAT, UNKNOWN, verdict_of_samples, verdict_of_table
+from sqirl.diagnosis.whatif import Change, whatif
+from sqirl.envs.counters import step_counters
+from sqirl.envs.description import EnvDescription, EnvLike, describe
+from sqirl.envs.starts import FIRST_SEEDS
+from sqirl.errors import SqirlError, WorkFailed
+from sqirl.mdp.build import build_mdp
+from sqirl.mdp.tabular import TabularMDP
+
+#: Shares of the time limit: to list the states, and to sample where they cannot be listed.
+BUILD_SHARE, SAMPLE_SHARE = 0.35, 0.4
+#: The longest time limit: thirty years.
+MAX_SECONDS = 1e9
+#: The share of the time to list the states that finding the starts may take.
+START_SHARE = 0.2
+
+
+@dataclass(eq=False)
+class _Case:
+    """One diagnosis on its way."""
+
+    description: EnvDescription
+    deadline: float
+    time_limit: float
+
+    def left(self) -> float:
+        return self.deadline - time.monotonic()
+
+
+def diagnose(env: EnvLike | TabularMDP | Path, *, horizon: int | None = None, time_limit: float = 60.0) -> Diagnosis:
+    """Everything that can be said about an environment within the time limit.
+
+    :param env: an id, 'module:Class', an env, an .npz file, or a TabularMDP
+    :param horizon: steps of an episode; the env's own limit if None
+    :param time_limit: seconds
+    """
+    if not 0 < time_limit <= MAX_SECONDS:
+        raise SqirlError(f"time limit {time_limit:g} is no number of seconds above 0, or above {MAX_SECONDS:g}")
+    deadline = time.monotonic() + time_limit
+    if isinstance(env, Path) or (isinstance(env, str) and env.endswith(".npz")):
+        return _of_table(TabularMDP.load(env), horizon, deadline)
+    if isinstance(env, TabularMDP):
+        return _of_table(env, horizon, deadline)
+    description = describe(env)
+    case = _Case(description, deadline, time_limit)
+    try:
+        return _of_dynamics(case, horizon) if description.dynamics is not None else _of_live_env(case, horizon)
+    except WorkFailed as error:  # the env is at fault, not the work
+        raise SqirlError(str(error)) from error
+
+
+def _of_table(mdp: TabularMDP, horizon: int | None, deadline: float) -> Diagnosis:
+    """Of an MDP that is a table already."""
+    T = horizon or mdp.horizon
+    if T is None:
+        raise SqirlError(f"{mdp.name or 'the table'} has no horizon of its own; give --horizon T")
+    facts = Facts(
+        mdp.name or "(unnamed MDP)", "the number of the state" if mdp.screen_mapping is None else "screens",
+        f"Discrete({mdp.num_actions})", mdp.num_actions, T, GIVEN if horizon else OF_TABLE,
+        len(mdp.start_states) > 1, mdp.max_outcomes > 1, mdp.stickiness, "it is a table", None,
+    )  # fmt: skip
+    found = _exact(mdp, facts, None, deadline)
+    if found is None:
+        raise SqirlError(
+            f"{facts.env_id}: {mdp.num_states:,} states over {T} steps take longer than the time limit; raise --time-limit"
+        )
+    return found
+
+
+def _of_dynamics(case: _Case, horizon: int | None) -> Diagnosis:
+    """Of an env that has its dynamics as `P`."""
+    description = case.description
+    T = horizon or description.horizon
+    if T is None:
+        raise SqirlError(f"{description.name or 'a table of dynamics'} has no time limit of its own; give --horizon T")
+    found = _of_table(build_mdp(description, horizon=T), T, case.deadline)
+    facts = replace(found.facts, horizon_is=GIVEN if horizon else OWN_LIMIT, saved_by="its dynamics are a table, P")
+    return replace(found, facts=facts)
+
+
+def _of_live_env(case: _Case, horizon: int | None) -> Diagnosis:
+    description = case.description
+    simulator = simulator_of(description, horizon=horizon)
+    found = probe(simulator)
+    T, source = _horizon(case, simulator, horizon)
+    observations, actions = spaces_of(description, simulator)
+    facts = Facts(
+        description.name, observations, actions, simulator.num_actions, T, source, found.random_start,
+        found.random_steps, description.stickiness, simulator.saved_by, found.steps_per_second,
+    )  # fmt: skip
+    if simulator.num_actions < 2:
+        raise SqirlError(f"{facts.env_id} has one action only; there is nothing to choose")
+    seconds = min(BUILD_SHARE * case.time_limit, case.left() - SAMPLE_SHARE * case.time_limit)
+    mdp, reason = open_table(
+        description, T, seconds, ends_by_itself=source == LONGEST_SEEN, starts=_seeds(found, seconds)
+    )
+    if mdp is not None:
+        if source == LONGEST_SEEN:
+            facts = replace(facts, horizon=mdp.horizon or T, horizon_is=LONGEST)
+        exact = _exact(mdp, facts, simulator, case.deadline, reserve=SAMPLE_SHARE * case.time_limit)
+        if exact is not None:
+            return exact
+        reason = f"its {mdp.num_states:,} states over {facts.horizon} steps take longer to analyse than the time limit"
+    return _sampled(case, facts, simulator, reason)
+
+
+def _seeds(found: Probe, seconds: float) -> int | None:
+    """Seeds for finding random starts: as many as are needed, or fewer if resets are slow."""
+    if FIRST_SEEDS * found.seconds_per_reset < START_SHARE * seconds:
+        return None
+    return max(int(START_SHARE * seconds / found.seconds_per_reset), 2)
+
+
+def _horizon(case: _Case, simulator: Simulator, horizon: int | None) -> tuple[int, str]:
+    """The steps of an episode, and where the number comes from."""
+    if horizon is not None:
+        return horizon, GIVEN
+    if simulator.horizon is not None:
+        return simulator.horizon, OWN_LIMIT
+    return _longest_episode(simulator, 0.1 * case.time_limit, case), LONGEST_SEEN
+
+
+def _longest_episode(simulator: Simulator, seconds: float, case: _Case) -> int:
+    rng, until, longest, seed = np.random.default_rng(0), time.monotonic() + seconds, 0, 0
+    while not longest or time.monotonic() < until:
+        simulator.reset(seed)
+        seed, length, over = seed + 1, 0, False
+        while not over:
+            over, length = simulator.step(int(rng.integers(simulator.num_actions)))[2], length + 1
+            if length >= LONGEST_EPISODE or case.left() < 0.5 * case.time_limit:
+                raise SqirlError(
+                    f"{simulator.name} has no time limit, and an episode of random play has not ended after {length:,} steps; "
+                    "give --horizon T to look at the first T steps"
+                )
+            if longest and time.monotonic() > until:
+                return max(longest, length)
+        longest = max(longest, length)
+    return longest
+
+
+def _exact(
+    mdp: TabularMDP, facts: Facts, simulator: Simulator | None, deadline: float, *, reserve: float = 0.0
+) -> Diagnosis | None:
+    """The diagnosis from a table; None if its analysis would take too long."""
+    analysis = analysed(mdp, facts.horizon, deadline - time.monotonic() - reserve)
+    if analysis is None:
+        return None
+    table = replace(mdp, horizon=facts.horizon)
+    labels = labels_of(table, simulator)
+    observations = None
+    if labels is not None:
+        observations = look_at_observations(
+            table, labels, optimal=analysis.optimal_return, random=analysis.random_return
+        )
+    features = table_features(table, analysis)
+    predictions = predict(features) if features is not None else []
+    left = deadline - time.monotonic()
+    simulated = simulate_sqirl(table, analysis, 0.4 * left) if left > 1 else None
+    changes = _tried(table, analysis, deadline - time.monotonic())
+    verdict = verdict_of_table(analysis, observations, predictions, changes)
+    return Diagnosis(
+        facts=facts,
+        verdict=verdict,
+        num_states=analysis.num_states,
+        analysis=analysis,
+        observations=observations,
+        features=features,
+        predictions=() if verdict.kind == FLAT else tuple(predictions),
+        simulated=simulated,
+        changes=changes,
+        mdp=table,
+    )
+
+
+def _tried(mdp: TabularMDP, analysis: Analysis, seconds: float) -> tuple[Change, ...]:
+    """The changes that are tried on a table, as many as the time allows; the first is none."""
+    assert mdp.horizon is not None
+    size = mdp.num_states * mdp.num_actions * mdp.horizon * (2 if mdp.stickiness else 1) * mdp.max_outcomes
+    affordable = int(0.8 * seconds / (SECONDS_PER_ENTRY * size + 0.2))
+    wishes: list[tuple[str, float]] = [("sticky", 0.0)] if mdp.stickiness else []
+    wishes += [("frame_skip", skip) for skip in (2, 4) if mdp.horizon >= 5 * skip]
+    wishes.append(("discount", 0.99))
+    chosen = wishes[:affordable]
+    if not chosen:
+        return ()
+    changes = {name: [value for other, value in chosen if other == name] for name, _ in chosen}
+    return whatif(mdp, **changes, analysis=analysis).changes  # type: ignore[arg-type]
+
+
+def _counter_advice(description: EnvDescription) -> list[str]:
+    """How to do without a counter of steps that makes every step lead to new states."""
+    try:
+        counters = [] if description.is_bridge else step_counters(description.make_game())
+    except SqirlError:  # an env that cannot be copied
+        return []
+    return [
+        f"Its attribute {name} counts steps, so its states do not repeat and could not be listed. If neither rewards nor ends "
+        f"should depend on it: sqirl diagnose ENV --hold {name}"
+        for name in counters
+    ]
+
+
+def _sampled(case: _Case, facts: Facts, simulator: Simulator, reason: str) -> Diagnosis:
+    seconds = min(SAMPLE_SHARE * case.time_limit, 0.9 * case.left())
+    samples = sample(simulator, seconds=max(seconds, 0.5))
+    if samples.horizon is None:
+        samples = replace(samples, horizon=facts.horizon)
+    reach = sampled_horizon(samples)
+    features = sampled_features(samples)
+    predictions = predict(features)
+    verdict = verdict_of_samples(samples, reach, predictions)
+    verdict = replace(verdict, advice=(*_counter_advice(case.description), *verdict.advice))
+    return Diagnosis(
+        facts=facts,
+        verdict=verdict,
+        features=features,
+        predictions=() if verdict.kind == UNKNOWN else tuple(predictions),
+        samples=samples,
+        reach=reach,
+        not_exact_because=reason,
+    )

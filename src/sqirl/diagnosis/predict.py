@@ -1,0 +1,101 @@
+"""Predictions of steps from the fitted models, which ship with the package in data/features.json."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from sqirl.algorithms.registry import DQN, PPO, SQIRL
+from sqirl.analysis.archive import archived_analyses
+from sqirl.analysis.tolerance import TOLERANCES
+from sqirl.diagnosis.features import EXACT, FEATURES, SAMPLED, Features, difficulty_of, exact_features, features_path
+from sqirl.diagnosis.model import Prediction, StepModel, TrainingData, fit, step_range
+from sqirl.envs.catalogue import CatalogueRow, catalogue
+from sqirl.report.markdown import table
+
+#: The algorithms that are predicted, with their names for readers.
+ALGORITHMS = {spec.name: spec.label for spec in (PPO, DQN, SQIRL)}
+
+
+def predict(features: Features) -> list[Prediction]:
+    """The steps of PPO, DQN and SQIRL."""
+    return [models()[features.kind, algorithm].predict(features.values) for algorithm in ALGORITHMS]
+
+
+@cache
+def _shipped() -> dict[str, Any]:
+    path = features_path()
+    found: dict[str, Any] = (
+        json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"rows": {}, "models": {}}
+    )
+    return found
+
+
+def shipped_features() -> dict[str, dict[str, float]]:
+    """The sampled features of the paper's environments, by id."""
+    return dict(_shipped()["rows"])
+
+
+@cache
+def models() -> dict[tuple[str, str], StepModel]:
+    """(kind of features, algorithm) -> the fitted model."""
+    return {
+        (kind, algorithm): StepModel.from_dict(record)
+        for kind, by_algorithm in _shipped()["models"].items()
+        for algorithm, record in by_algorithm.items()
+    }
+
+
+def fitted_models(sampled: dict[str, dict[str, float]]) -> dict[str, dict[str, StepModel]]:
+    """The models of both kinds, fitted now; `sampled` are the sampled features of the paper's environments."""
+    return {
+        kind: {algorithm: fit(algorithm, training_data(kind, algorithm, sampled)) for algorithm in ALGORITHMS}
+        for kind in (EXACT, SAMPLED)
+    }
+
+
+def training_data(kind: str, algorithm: str, sampled: dict[str, dict[str, float]]) -> TrainingData:
+    """The features of the paper's environments beside the steps that the paper's run of an algorithm needed."""
+    found = exact_rows(sampled) if kind == EXACT else sampled
+    rows = [row for row in catalogue() if str(row.env_id) in found]
+    ranges = np.array([step_range(row.paper_steps[algorithm]) for row in rows])
+    x = np.array([[found[str(row.env_id)][name] for name in FEATURES[kind]] for row in rows])
+    return TrainingData(FEATURES[kind], x, ranges[:, 0], ranges[:, 1], tuple(map(game_of, rows)))
+
+
+def exact_rows(sampled: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """The exact features of the paper's environments whose H̄_ε is archived. The length of random play is the sampled one."""
+    analyses, rows = archived_analyses(), {}
+    for row in catalogue():
+        env_id = str(row.env_id)
+        analysis = analyses.get(env_id)
+        found = None if analysis is None else analysis.tolerant_horizon(TOLERANCES[0])
+        difficulty = None if analysis is None or found is None else difficulty_of(found, analysis.num_actions)
+        if difficulty is not None and env_id in sampled:
+            rows[env_id] = dict(exact_features(difficulty, sampled[env_id]["log_length"]).values)
+    return rows
+
+
+def game_of(row: CatalogueRow) -> str:
+    """The game of a row. The sizes of a MiniGrid env are one game: DoorKey-5x5 and DoorKey-8x8."""
+    if row.env_id.suite != "minigrid":
+        return row.env_id.game
+    found = re.match(r"[A-Za-z]+?(?=S\d|-|\d|$)", row.env_id.game)
+    assert found is not None
+    return found.group(0)
+
+
+def quality_table(fitted: dict[str, dict[str, StepModel]]) -> str:
+    """The leave-one-game-out errors of all models as a table in Markdown."""
+    header = ["features", "algorithm", "rows", "games", "AUC", "90 % intervals that hold", "median factor"]
+    rows = []
+    for kind, by_algorithm in fitted.items():
+        for algorithm, model in by_algorithm.items():
+            q = model.quality
+            errors = [f"{q.auc:.3f}", f"{100 * q.coverage:.0f} %", f"{q.median_factor:.1f}"]
+            rows.append([kind, ALGORITHMS[algorithm], str(q.rows), str(q.games), *errors])
+    return "\n".join(table(header, rows, left=2)).rstrip()

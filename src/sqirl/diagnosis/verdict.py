@@ -1,0 +1,219 @@
+"""The verdict: what stands between an agent and this environment, in plain words, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqirl.analysis.result import Analysis
+from sqirl.diagnosis.features import SampledHorizon, allowed_loss, first_good_k
+from sqirl.diagnosis.model import Prediction
+from sqirl.diagnosis.observations import ObservationReport
+from sqirl.diagnosis.sampling import Samples
+from sqirl.diagnosis.whatif import Change
+from sqirl.diagnosis.words import chance_in_words, interval_in_words, number, odds_in_words, steps_in_words
+from sqirl.results.statistics import BUDGET
+
+#: Kinds of verdicts without a prediction: nothing to learn, and nothing found to learn from.
+FLAT, UNKNOWN = "flat", "unknown"
+#: Greedy on Q^1 is misled if it loses more than so many times what a good policy may lose.
+MISLED = 5.0
+#: An agent cannot see enough if policies of the observation and the clock reach less than this share.
+BLIND = 0.9
+#: Rewards are rare if random play earns less than this share of the range of returns.
+RARE = 0.05
+#: Below this chance within the budget PPO will probably not solve it; from LIKELY on it should.
+UNLIKELY, LIKELY = 0.25, 0.7
+#: A change of the environment helps if it divides the predicted steps by this factor.
+HELPS = 1.5
+#: A change of the environment may cost this share of what optimal play gains on random play.
+KEPT = 0.1
+#: Changes are advised only where more steps than these are predicted.
+MANY_STEPS = 100_000
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The first lines of a diagnosis, and its last."""
+
+    kind: str  # "sound", "rare", "trap", "blind", "flat" or "unknown"
+    text: tuple[str, ...]
+    advice: tuple[str, ...]
+
+
+def verdict_of_table(
+    analysis: Analysis,
+    observations: ObservationReport | None,
+    predictions: Sequence[Prediction],
+    changes: Sequence[Change],
+) -> Verdict:
+    """The verdict from an exact analysis."""
+    gain = analysis.optimal_return - analysis.random_return
+    if gain <= analysis.resolution * max(abs(analysis.optimal_return), 1e-12):
+        return _nothing_to_learn(analysis)
+    if observations is not None and observations.seen_and_clock < BLIND:
+        return _blind(analysis, observations)
+    k = first_good_k(analysis)
+    if analysis.optimal_return - analysis.greedy_returns[0] > MISLED * allowed_loss(analysis):
+        return _trap(analysis, k, predictions, changes)
+    low, high = analysis.return_range
+    rare = high > low and analysis.random_return - low < RARE * (high - low)
+    earned = f"random play earns {number(analysis.random_return)}, the optimum is {number(analysis.optimal_return)}"
+    start = f"Sound, but rewards are rare: {earned}." if rare else f"Sound: {earned}."
+    text = [f"{start} {_planning(k, analysis.searched_k)}", *_expectation(predictions), *_sight_note(observations)]
+    return Verdict("rare" if rare else "sound", tuple(text), tuple(_advice(rare, predictions, changes, observations)))
+
+
+def _nothing_to_learn(analysis: Analysis) -> Verdict:
+    return Verdict(
+        FLAT,
+        (f"Nothing to learn: random play already earns the optimum, {number(analysis.optimal_return)}.",),
+        ("Look at the rewards: no choice of actions changes the return within the horizon.",),
+    )
+
+
+def _blind(analysis: Analysis, observations: ObservationReport) -> Verdict:
+    """The agent does not see what it needs."""
+    text = [
+        "What the agent sees is not enough: two states that need different actions look the same. "
+        f"The best policy of the observation that was found gains {_percent(observations.seen)} of what optimal play gains on "
+        f"random play ({number(analysis.random_return)} to {number(analysis.optimal_return)})."
+    ]
+    advice = []
+    if observations.stacked is not None and observations.stacked > max(BLIND, observations.seen + 0.05):
+        advice.append(f"Stack the last two observations: that reaches {_percent(observations.stacked)}.")
+    elif observations.stacked is not None:
+        advice.append(f"Stacking two observations does not cure it ({_percent(observations.stacked)}).")
+    if observations.seen_and_clock > observations.seen + 0.05:
+        advice.append(f"Show the clock: observation and clock reach {_percent(observations.seen_and_clock)}.")
+    advice.append("Put what distinguishes these states into the observation, or use a policy with memory.")
+    return Verdict("blind", tuple(text), tuple(advice))
+
+
+def _trap(analysis: Analysis, k: int | None, predictions: Sequence[Prediction], changes: Sequence[Change]) -> Verdict:
+    """Random play makes the right actions look bad."""
+    until = f"until k = {k}" if k is not None else f"for every k up to {analysis.searched_k}"
+    text = [
+        "A trap: seen from random play, the wrong actions look best. Greedy on the values of random play earns "
+        f"{number(analysis.greedy_returns[0])} of {number(analysis.optimal_return)}, and stays wrong {until}. "
+        + (
+            "Tuning will not help; another reward or another exploration policy will."
+            if not predictions or predictions[0].chance() < LIKELY
+            else "It is small enough that deep RL should get past it."
+        ),
+        *_expectation(predictions),
+    ]
+    advice = [
+        *_helpful(changes),
+        "Give a reward on the way; `sqirl whatif ENV --shape module:function` shows its effect.",
+    ]
+    if k is not None and k > 1:
+        advice.append(f"Plan further ahead: SQIRL with k = {k}, or an algorithm with search.")
+    return Verdict("trap", tuple(text), tuple(advice))
+
+
+def _planning(k: int | None, searched: int) -> str:
+    if k is None:
+        return f"No planning depth up to k = {searched} comes within 10 % of the optimum."
+    if k == 1:
+        return "One step of planning on the values of random play suffices (k = 1)."
+    return f"It takes {k} steps of planning on the values of random play (k = {k})."
+
+
+def _expectation(predictions: Sequence[Prediction]) -> list[str]:
+    """What to expect of PPO, and when to suspect its settings."""
+    if not predictions:
+        return []
+    ppo = predictions[0]
+    interval = interval_in_words(*ppo.interval)
+    if ppo.chance() < UNLIKELY:
+        return [
+            f"PPO will probably not solve it within 5 million steps (chance {chance_in_words(ppo.chance())}). "
+            "If yours does not, the environment is the reason, not its settings."
+        ]
+    if ppo.chance() < LIKELY:
+        return [
+            f"Whether PPO solves it within 5 million steps is open (chance {chance_in_words(ppo.chance())}). "
+            "If yours does not, it may be the environment or its settings."
+        ]
+    return [
+        f"PPO should need {steps_in_words(ppo.steps)} steps (90 % interval: {interval}). "
+        "If yours has not solved it by then, suspect its settings."
+    ]
+
+
+def _sight_note(observations: ObservationReport | None) -> list[str]:
+    if observations is None or observations.seen >= BLIND:
+        return []
+    return [
+        f"The agent must know the time: a policy of the observation alone reaches {_percent(observations.seen)} of the gain, "
+        f"with the clock {_percent(observations.seen_and_clock)}."
+    ]
+
+
+def _advice(
+    rare: bool, predictions: Sequence[Prediction], changes: Sequence[Change], observations: ObservationReport | None
+) -> list[str]:
+    advice = _helpful(changes)
+    if observations is not None and observations.seen < BLIND:
+        advice.append("Add the remaining time to the observation.")
+    if rare:
+        advice.append("Give a reward on the way, or start some episodes near the goal: rewards are met too seldom.")
+    likely = [p for p in predictions if p.chance() >= LIKELY]
+    if likely:
+        best = min(likely, key=lambda prediction: prediction.center)
+        most = min(best.interval[1], BUDGET)
+        advice.append(f"Start with {best.algorithm.upper()}, with a budget of {steps_in_words(most)} steps.")
+    return advice
+
+
+def _helpful(changes: Sequence[Change]) -> list[str]:
+    """The changes that divide the predicted steps most, the best first."""
+    base = changes[0].ppo_steps if changes else None
+    if base is None or base < MANY_STEPS:
+        return []
+    least = changes[0].optimal_return - KEPT * (changes[0].optimal_return - changes[0].random_return)
+    kept = [change for change in changes[1:] if change.optimal_return >= least]  # easier, but not worth less
+    better = [change for change in kept if change.ppo_steps is not None and change.ppo_steps * HELPS < base]
+    better = [change for change in better if change.ppo_steps is not None and change.ppo_steps <= BUDGET]
+    better.sort(key=lambda change: change.ppo_steps or 0.0)
+    return [
+        f"Try {change.label}: the prediction for PPO falls from {steps_in_words(base)} to "
+        f"{steps_in_words(change.ppo_steps or 0)} steps (the optimal return becomes {number(change.optimal_return)})."
+        for change in better[:3]
+    ]
+
+
+def verdict_of_samples(samples: Samples, reach: SampledHorizon, predictions: Sequence[Prediction]) -> Verdict:
+    """The verdict from samples."""
+    random, n = samples.random, len(samples.random.returns)
+    if samples.best_return <= samples.worst_return:
+        nothing = (
+            f"Nothing was found to learn from: {n:,} episodes of random play and {reach.rollouts:,} trials of single actions "
+            f"all earned {number(random.mean)}. Either no action changes the return within the horizon, or random exploration "
+            "does not meet what does."
+        )
+        ways_out = (
+            "Give a reward on the way, or start some episodes near the goal.",
+            "Give a longer --time-limit: it looks at more episodes.",
+            "If it matters how soon a reward is earned, give a shorter --horizon, or a cost for every step.",
+        )
+        return Verdict(UNKNOWN, (nothing,), ways_out)
+    rare = random.rewarded < RARE
+    how = (
+        f"random play meets a reward in {odds_in_words(random.rewarded, n)}"
+        if random.rewarded < 0.5
+        else f"random play earns {number(random.mean)}"
+    )
+    best = f"the best return seen is {number(samples.best_return)}"
+    if reach.greedy_return is not None:
+        best = f"greedy on sampled values of random play earns {number(reach.greedy_return)}; {best}"
+    start = "Rewards are rare" if rare else "Sound, as far as samples show"
+    text = f"{start}: {how}; {best}."
+    return Verdict(
+        "rare" if rare else "sound", (text, *_expectation(predictions)), tuple(_advice(rare, predictions, (), None))
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * max(share, 0.0):.0f} %"

@@ -1,0 +1,141 @@
+"""Envs that a user may bring to `sqirl diagnose`: good, odd and hostile ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+
+class Walk(gym.Env):
+    """A corridor of six cells with a Dict observation; the last cell pays 1 and ends the episode."""
+
+    action_space: Any = gym.spaces.Discrete(2)
+    observation_space = gym.spaces.Dict({"cell": gym.spaces.Discrete(6), "more": gym.spaces.Box(0, 1, (2,))})
+    render_mode = None
+
+    def look(self) -> Any:
+        return {"cell": self.cell, "more": np.array([self.cell / 6, 0.0], np.float32)}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.cell = 0
+        return self.look(), {}
+
+    def step(self, action: int):
+        self.cell = max(self.cell + (1 if action else -1), 0)
+        return self.look(), float(self.cell == 5), self.cell == 5, False, {}
+
+
+class Slips(Walk):
+    def step(self, action: int):
+        return super().step(action if self.np_random.random() < 0.8 else 1 - action)
+
+
+class StartsAnywhere(Walk):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.cell = int(self.np_random.integers(5))
+        return self.look(), {}
+
+
+class OwnGenerator(Walk):
+    """Draws from a generator of its own, which it seeds in reset."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        self.dice = np.random.default_rng(seed)
+        return super().reset(seed=seed)
+
+    def step(self, action: int):
+        return super().step(action if self.dice.random() < 0.8 else 1 - action)
+
+
+class Uncopyable(Walk):
+    def __deepcopy__(self, memo: Any):
+        raise TypeError("holds a licence")
+
+    def __reduce_ex__(self, protocol: Any):
+        raise TypeError("holds a licence")
+
+
+class Saves(Walk):
+    def get_state(self) -> int:
+        return self.cell
+
+    def set_state(self, state: int) -> None:
+        self.cell = state
+
+
+class Alternate(gym.Env):
+    """Pays for 1, 0, 1, 0, … and always looks the same after the start: the action depends on the clock, or on what was seen."""
+
+    action_space, observation_space = gym.spaces.Discrete(2), gym.spaces.Discrete(3)
+    render_mode = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.turn = 0
+        return 0, {}
+
+    def step(self, action: int):
+        reward = float(action == (self.turn + 1) % 2)
+        self.turn = (self.turn + 1) % 2
+        return 0, reward, False, False, {}
+
+
+class Crossroads(gym.Env):
+    """The first action decides where the agent is, but the two places look the same and need different second actions."""
+
+    action_space, observation_space = gym.spaces.Discrete(2), gym.spaces.Discrete(3)
+    render_mode = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.place = int(seed or 0) % 1
+        return 0, {}
+
+    def step(self, action: int):
+        if self.place == 0:
+            self.place = 1 + action
+            return 1, 0.0, False, False, {}
+        return 2, float(action == self.place - 1), True, False, {}
+
+
+class Raises(Walk):
+    def step(self, action: int):
+        raise RuntimeError("engine crashed")
+
+
+class NeverEnds(Walk):
+    def step(self, action: int):
+        self.cell = (self.cell + 1) % 5
+        return self.look(), 0.0, False, False, {}
+
+
+class BadReward(Walk):
+    def step(self, action: int):
+        return self.look(), float("nan"), False, False, {}
+
+
+class BadObservation(Walk):
+    def look(self) -> Any:
+        return np.array([np.nan], np.float32)
+
+
+class BoxActions(Walk):
+    action_space = gym.spaces.Box(-1, 1, (2,))
+
+
+class ChangesSpaces(Walk):
+    def step(self, action: int):
+        self.action_space = gym.spaces.Discrete(3)
+        return super().step(action)
+
+
+class Lies(Walk):
+    def get_state(self) -> int:
+        return self.cell
+
+    def set_state(self, state: int) -> None:
+        pass
