@@ -298,6 +298,28 @@ def test_a_dask_cluster_makes_the_same_records(tmp_path: Path, expected: dict[st
     assert curves(tmp_path / "runs") == expected
 
 
+def test_workers_may_start_in_a_folder_that_comes_and_goes(tmp_path: Path) -> None:
+    """Each of them makes the folder, and removes it if it is empty at the end: none may miss it."""
+    configs = [replace(next(search(SMALL, EMPTY, "gorp"))[0], seed=seed) for seed in range(8)]
+    errors: list[Exception] = []
+
+    def claim(config: RunConfig) -> None:
+        store = RecordStore(tmp_path / "new" / "runs")
+        try:
+            for _ in range(200):
+                with store.claimed(config):
+                    pass
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=claim, args=(config,)) for config in configs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == [] and not (tmp_path / "new" / "runs").exists()
+
+
 def test_shipped_runs_count_as_done(sqirl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scheduler, "_start", lambda self, configs, open_search: pytest.fail(f"{configs} were run"))
     code, out, _ = sqirl("sweep", "easy", "--no-preview", "--shipped", "--algorithm", "ppo", "-o", str(tmp_path / "r"))
@@ -357,7 +379,7 @@ def test_the_commands(sqirl, tmp_path: Path) -> None:
     code, _, err = sqirl("tune", "FrozenLake-v1", "--timesteps", "1000", "-j", "1", "-o", str(tmp_path / "u"))
     assert code == 2 and "the optimal return of FrozenLake-v1 is not known" in err
     code, _, err = sqirl("tune", EMPTY, "-o", __file__)
-    assert code == 2 and "cannot hold records: File exists; choose another folder with --out" in err
+    assert code == 2 and "cannot hold records: Not a directory; choose another folder with --out" in err
     code, _, err = sqirl("sweep", "huge")
     assert code == 2 and "there are smoke, easy, tables, bridge, atari-long" in err
     code, _, err = sqirl("sweep", "smoke", "--no-preview", "--device", "banana")

@@ -11,7 +11,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
@@ -63,9 +63,12 @@ class RecordStore:
         """Hold the lock file of the run while inside; waits while another process holds it."""
         path, is_new = self.folder / f"{config.digest}.lock", not os.path.exists(self.folder)
         self.check()
-        self.folder.mkdir(parents=True, exist_ok=True)
         while True:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                handle = os.open(path, os.O_RDWR | os.O_CREAT)
+            except FileNotFoundError:  # another process has just removed the empty folder
+                continue
             if not try_to_lock(handle):
                 os.close(handle)
                 time.sleep(POLL_SECONDS)
@@ -80,21 +83,21 @@ class RecordStore:
                     yield
                 finally:
                     path.unlink(missing_ok=True)
-                    if is_new and not any(self.folder.iterdir()):
-                        self.folder.rmdir()
+                    if is_new:
+                        with suppress(OSError):  # it is not empty
+                            self.folder.rmdir()
                 return
             finally:
                 os.close(handle)
 
     def check(self) -> None:
-        """Raise `SqirlError` if records cannot be written: called before hours of work, not after them. No folder is left."""
-        is_new = not os.path.exists(self.folder)
+        """Raise `SqirlError` if records cannot be written: called before hours of work, not after them. It creates no folder."""
+        nearest = self.folder.absolute()
+        while not os.path.lexists(nearest):
+            nearest = nearest.parent
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.folder):
+            with tempfile.TemporaryFile(dir=nearest):
                 pass
-            if is_new:
-                self.folder.rmdir()
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise
