@@ -299,7 +299,7 @@ def test_a_dask_cluster_makes_the_same_records(tmp_path: Path, expected: dict[st
 
 
 def test_workers_may_start_in_a_folder_that_comes_and_goes(tmp_path: Path) -> None:
-    """Each of them makes the folder, and removes it if it is empty at the end: none may miss it."""
+    """Each of them makes the folder, and may remove it if it is empty at the end: none may miss it."""
     configs = [replace(next(search(SMALL, EMPTY, "gorp"))[0], seed=seed) for seed in range(8)]
     errors: list[Exception] = []
 
@@ -317,7 +317,7 @@ def test_workers_may_start_in_a_folder_that_comes_and_goes(tmp_path: Path) -> No
         thread.start()
     for thread in threads:
         thread.join()
-    assert errors == [] and not (tmp_path / "new" / "runs").exists()
+    assert errors == []
 
 
 def test_shipped_runs_count_as_done(sqirl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,8 +376,8 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, words: str) -> None
 
 
 def test_the_commands(sqirl, tmp_path: Path) -> None:
-    code, _, err = sqirl("tune", "FrozenLake-v1", "--timesteps", "1000", "-j", "1", "-o", str(tmp_path / "u"))
-    assert code == 2 and "the optimal return of FrozenLake-v1 is not known" in err
+    code, _, err = sqirl("tune", "CartPole-v1", "--timesteps", "1000", "-j", "1", "-o", str(tmp_path / "u"))
+    assert code == 2 and "the optimal return of CartPole-v1 is not known" in err
     code, _, err = sqirl("tune", EMPTY, "-o", __file__)
     assert code == 2 and "cannot hold records: Not a directory; choose another folder with --out" in err
     code, _, err = sqirl("sweep", "huge")
