@@ -5,7 +5,8 @@
 Every game is enumerated to the longest horizon of its rows, or as far as the time limit lets it (per game; a later run goes
 on). The longest row that the enumeration covers is merged and shipped, if it is small enough; shorter ones are cut from it,
 or from a much smaller file that shipped before. Rows that ship are not built again.
-`growth.json` beside them notes how far the others came, and how they grow.
+`growth.json` beside them notes how far the others came, and how they grow. Their journals are kept in `journals/` while they
+are small, and a build on another machine goes on from there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import lzma
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,13 +32,19 @@ from sqirl.envs.catalogue import catalogue, lookup
 from sqirl.envs.description import describe
 from sqirl.envs.ids import EnvId, parse_id
 from sqirl.mdp.build import BuildProgress, build_mdp
+from sqirl.mdp.build_files import journal_folder
+from sqirl.mdp.handover import pack_build, take_over
 from sqirl.mdp.screens import with_frames
-from sqirl.mdp.store import named_after, shipped_folder, stored_mdp, user_folder
+from sqirl.mdp.store import named_after, shipped_folder, stored_mdp
 from sqirl.mdp.tabular import TabularMDP
 from sqirl.runtime.files import write_atomically
 
 #: A file above this is not shipped (its analysis is); `sqirl build` makes it again.
 LARGEST_FILE = 3 << 20
+
+#: Unfinished builds, packed. One above the largest size stays on the machine that it was begun on.
+JOURNALS = Path(__file__).parent.parent / "journals"
+LARGEST_JOURNAL = 5 << 20
 
 #: A shorter row's file stays beside a longer one of its game if it is at most this part of its size.
 QUICK_SHARE = 1 / 3
@@ -86,7 +95,9 @@ def games(wanted: list[str]) -> list[list[EnvId]]:
 
 def make_game_data(ids: list[EnvId], time_limit: float | None, jobs: int) -> None:
     longest = ids[-1]
+    unpack_journal(longest)
     mdp, last = enumerate_as_far(longest, time_limit, jobs)
+    pack_journal(longest, unfinished=mdp.is_partial)
     covered = [env_id for env_id in ids if mdp.depth is None or mdp.depth >= env_id.horizon]
     if mdp.is_partial and last is not None:
         note_growth(longest, mdp, last)
@@ -110,6 +121,29 @@ def make_game_data(ids: list[EnvId], time_limit: float | None, jobs: int) -> Non
     for env_id in covered:
         if env_id.horizon > quick:
             note_analyses(env_id, named_after(whole.cut(env_id.horizon), env_id))
+
+
+def unpack_journal(env_id: EnvId) -> None:
+    """Go on from the packed journal of the build, unless this machine's own is as far."""
+    packed = JOURNALS / f"{env_id.stem}.tar.xz"
+    if packed.is_file():
+        with tempfile.NamedTemporaryFile(suffix=".tar") as plain:
+            plain.write(lzma.decompress(packed.read_bytes()))
+            plain.flush()
+            print(f"goes on from {take_over(str(env_id), Path(plain.name))}", flush=True)
+
+
+def pack_journal(env_id: EnvId, *, unfinished: bool) -> None:
+    """Keep the journal of an unfinished build if it is small; that of a finished one is removed."""
+    packed = JOURNALS / f"{env_id.stem}.tar.xz"
+    if not unfinished:
+        packed.unlink(missing_ok=True)
+        return
+    with tempfile.NamedTemporaryFile(suffix=".tar") as plain:
+        print(pack_build(str(env_id), Path(plain.name)), flush=True)
+        content = lzma.compress(Path(plain.name).read_bytes())
+    if len(content) <= LARGEST_JOURNAL:
+        write_atomically(packed, content)
 
 
 def ship(mdp: TabularMDP, path: Path) -> None:
@@ -174,10 +208,10 @@ def enumerate_as_far(env_id: EnvId, time_limit: float | None, jobs: int) -> tupl
             last = progress
             show(progress)
 
-        folder = user_folder() / "builds" / env_id.stem
         mdp = build_mdp(
-            env_id, max_states=10_000_000, time_limit=time_limit, jobs=jobs, folder=folder, progress=note, replays=30
-        )
+            env_id, max_states=10_000_000, time_limit=time_limit, jobs=jobs, folder=journal_folder(env_id.stem),
+            progress=note, replays=30,
+        )  # fmt: skip
     return mdp, last
 
 
