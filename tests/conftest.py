@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 settings.load_profile("sqirl")
+
+#: The name of the property of a test that the summary adds up.
+COUNTED = "counted"
 
 
 @pytest.fixture(autouse=True)
@@ -65,9 +68,33 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
+@pytest.fixture
+def count(record_property: Callable[[str, object], None]) -> Callable[[str, int], None]:
+    """Let the summary of all tests say how many of something there were, also from tests in other processes."""
+    return lambda what, number: record_property(COUNTED, (what, number))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.name.startswith("test_hostile_"):
+            item.add_marker(pytest.mark.hostile)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many bad inputs were tried, by kind: the tests of the modules `test_hostile_*`."""
-    done = [report.nodeid for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
-    found = Counter(Path(node.partition("::")[0]).stem for node in done if "test_hostile_" in node)
-    for module, count in sorted(found.items()):
-        terminalreporter.write_line(f"{module}: {count} bad inputs")
+    """How many bad inputs were tried, by kind: the tests of the modules `test_hostile_*`; and what tests counted."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    hostile = Counter(
+        Path(report.nodeid.partition("::")[0]).stem for report in reports if "test_hostile_" in report.nodeid
+    )
+    if hostile:
+        kinds = ", ".join(
+            f"{number} {module.removeprefix('test_hostile_')}" for module, number in sorted(hostile.items())
+        )
+        terminalreporter.write_line(f"bad inputs: {hostile.total()} ({kinds})")
+    counted: Counter[str] = Counter()
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == COUNTED:
+                counted[value[0]] += value[1]
+    for what, number in sorted(counted.items()):
+        terminalreporter.write_line(f"{what}: {number}")

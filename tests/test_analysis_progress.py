@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -12,6 +11,7 @@ from sqirl.analysis.memory import NotEnoughMemory
 from sqirl.analysis.progress import AnalysisProgress, Meter
 from sqirl.cli import progress as displays
 from strategies import random_tables
+from waiting import wait_until
 
 MDP = random_tables(0, 60, 3, 6).sticky(0.25)
 
@@ -74,6 +74,7 @@ def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setattr(displays, "QUIET_SECONDS", 0.02)
     with displays.analysis_display("game") as (_, report):
         report(AnalysisProgress("Q^1..Q^5", 0.25, 30.0, int(1e6)))
-        time.sleep(0.2)
-    line = capsys.readouterr().err.splitlines()[-1]
+        said: list[str] = []
+        wait_until(lambda: said.extend(capsys.readouterr().err.splitlines()) or said, "a line")
+    line = said[-1]
     assert line.startswith("sqirl: game: Q^1..Q^5, 0.001 GB of memory") and line.endswith("about 30 s left")

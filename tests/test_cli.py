@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from kills import hears_ctrl_c
 from sqirl.envs.catalogue import catalogue
 from sqirl.mdp.tabular import TabularMDP
 from test_tabular import bad_files
+from waiting import PATIENCE, wait_until
 
 TESTS = Path(__file__).parent
 
@@ -186,10 +186,10 @@ def test_ctrl_c_during_a_build_leaves_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
     )
-    time.sleep(5)
+    wait_until(lambda: list((tmp_path / "home" / "builds").glob("*/rows_*")), "the first level of the build")
     assert process.poll() is None
     os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2 and err.strip().splitlines()[-1].startswith(
         "sqirl: interrupted; nothing is left half-written"
     )

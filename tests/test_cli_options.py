@@ -6,7 +6,6 @@ import inspect
 import io
 import re
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from sqirl.cli import progress
 from sqirl.cli.options import parse_seeds, parse_steps, with_algorithm_options
 from sqirl.cli.progress import counting_display, duration
 from sqirl.errors import SqirlError
+from waiting import wait_until
 
 EMPTY = "BRIDGE/MiniGrid-Empty-5x5-v0"
 
@@ -173,20 +173,24 @@ def test_off_a_terminal_a_line_with_the_time_left_comes_again_and_again(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.02)
+    lines: list[str] = []
+
+    def is_said(line: str) -> bool:
+        lines.extend(without_seconds(capsys.readouterr().err))
+        return line in lines
+
     with progress.analysis_display("game") as (_, analysed):
-        time.sleep(0.1)
+        wait_until(lambda: is_said("sqirl: game: starting, N s so far, time left unknown"), "a line at the start")
         with progress.counting_display("screens") as count:
             count(1, 4)
-            time.sleep(0.1)
+            wait_until(lambda: is_said("sqirl: screens: 1 of 4, N s so far, about N s left"), "a line of the screens")
             count(4, 4)
         analysed(AnalysisProgress("backward pass", 0.75, 100.0, 2_000_000_000))
-        said = without_seconds(capsys.readouterr().err)
-        time.sleep(0.1)
-    lines = [*said, *without_seconds(capsys.readouterr().err)]
-    assert "sqirl: game: the analysis takes 2 GB of memory" in said  # at once
-    assert lines[0] == "sqirl: game: starting, N s so far, time left unknown"
-    assert "sqirl: screens: 1 of 4, N s so far, about N s left" in lines
-    assert lines[-1] == "sqirl: game: backward pass, 2 GB of memory, N s so far, about 2 min left"
+        assert is_said("sqirl: game: the analysis takes 2 GB of memory")  # at once
+        last = "sqirl: game: backward pass, 2 GB of memory, N s so far, about 2 min left"
+        wait_until(lambda: is_said(last), "a line of the backward pass")
+    is_said("")
+    assert lines[0] == "sqirl: game: starting, N s so far, time left unknown" and lines[-1] == last
 
 
 def test_on_a_terminal_of_80_columns_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +207,7 @@ def test_on_a_terminal_of_80_columns_nothing_is_cut(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     with progress._display(name) as state:
         state.show(0.5, text)
-        time.sleep(0.1)
+        wait_until(lambda: "end" in terminal.getvalue(), "a drawing")
     drawn = re.sub(r"\x1b\[\d*[AJ]|\r", "\f", terminal.getvalue()).split("\f")
     whole = next(part for part in drawn if "end" in part)
     assert all(len(line) < 80 for line in whole.splitlines()) and "############............" in whole

@@ -87,12 +87,12 @@ def test_a_damaged_journal_goes_on_from_the_last_good_block(journal: Path, tmp_p
 
 
 @pytest.mark.slow
-def test_a_hundred_damaged_journals(journal: Path, tmp_path: Path, expected: bytes) -> None:
+def test_a_hundred_damaged_journals(journal: Path, tmp_path: Path, expected: bytes, count) -> None:
     check_damages(journal, tmp_path, expected, range(5, 105))
-    print("100 damaged journals, 100 equal results")
+    count("damaged journals with the same result", 100)
 
 
-def test_every_flipped_bit_of_a_block_is_noticed(journal: Path) -> None:
+def test_every_flipped_bit_of_a_block_is_noticed(journal: Path, count) -> None:
     content, rng = (journal / "rows_0003").read_bytes(), random.Random(0)
     level = Level(3, *start_of_level(journal, 3))
     whole = len(list(read_blocks(io.BytesIO(content), level)))
@@ -101,7 +101,7 @@ def test_every_flipped_bit_of_a_block_is_noticed(journal: Path) -> None:
         damaged = bytearray(content)
         damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
         assert len(list(read_blocks(io.BytesIO(damaged), level))) < whole
-    print("300 of 300 flipped bits were noticed")
+    count("flipped bits of journals that were noticed", 300)
 
 
 def start_of_level(journal: Path, number: int) -> tuple[int, int]:
@@ -464,12 +464,13 @@ def test_two_kills(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_kills(tmp_path: Path) -> None:
+def test_a_hundred_kills(tmp_path: Path, count) -> None:
     rng, killed = random.Random(1), 0
     whole, _ = chain_of_kills(tmp_path / "whole", rng, 0, jobs=1)
     for chain in range(25):
         content, count = chain_of_kills(tmp_path / str(chain), rng, 5, jobs=1 + chain % 2)
         assert content == whole, f"chain {chain}"
         killed += count
-    print(f"{killed} kills in 25 chains, 25 equal results")
+    count("kills of build", killed)
+    count("chains of build with the same files", 25)
     assert killed >= 100

@@ -114,7 +114,6 @@ def test_arrays_that_contradict_an_mdp(tmp_path: Path, base: dict[str, Any], key
 
 
 def test_there_are_many_cases() -> None:
-    print(f"{len(CASES)} files with wrong arrays")
     assert len(CASES) >= 120
 
 
@@ -216,7 +215,7 @@ def test_a_cut_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
         refused(tmp_path / "m.npz")
 
 
-def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path: Path, count) -> None:
     mdp, rng, noticed = TabularMDP.deterministic(**TABLE, horizon=5, name="m"), random.Random(0), 0
     path = tmp_path / "m.npz"
     mdp.save(path)
@@ -232,7 +231,7 @@ def test_a_flipped_bit_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
             noticed += 1
             continue
         assert np.array_equal(found.transitions, mdp.transitions) and np.array_equal(found.rewards, mdp.rewards)
-    print(f"{noticed} of 200 flipped bits were noticed, the others changed no number")
+    count("flipped bits of .npz files that were noticed or changed no number", 200)
     assert noticed > 100
 
 

@@ -44,6 +44,46 @@ def test_the_workflow_tests_every_python_that_the_package_supports() -> None:
     assert classified == set(VERSIONS)
 
 
+#: A machine's `apt-get`: it writes down how it was called, and installs when it was called so often.
+APT_GET = """#!/bin/sh
+echo $1 >> "$CALLS"
+test "$1" = update && exit $UPDATE
+test $(grep -c . "$CALLS") -ge $NEEDED
+"""
+
+
+@pytest.mark.parametrize(
+    ("needed", "update", "calls"),
+    [
+        pytest.param(1, 0, ["install"], id="installed at once"),
+        pytest.param(3, 0, ["install", "update", "install"], id="the list of packages was empty"),
+        pytest.param(9, 1, ["install", "update"], id="no network"),
+        pytest.param(9, 0, ["install", "update", "install"], id="no such package"),
+        pytest.param(9, 0, None, id="no apt-get"),
+    ],
+)
+def test_make_browser_installs_or_says_that_it_cannot(
+    tmp_path: Path, needed: int, update: int, calls: list[str] | None
+) -> None:
+    for name in ("make", "sh", "timeout", "grep"):
+        found = shutil.which(name)
+        if found is None:
+            pytest.skip(f"there is no {name} here")
+        (tmp_path / name).symlink_to(found)
+    for name, script in {"apt-get": APT_GET if calls else None, "id": "#!/bin/sh\necho 0\n"}.items():
+        if script is not None:
+            (tmp_path / name).write_text(script)
+            (tmp_path / name).chmod(0o755)
+    env = {"PATH": str(tmp_path), "CALLS": str(tmp_path / "calls"), "NEEDED": str(needed), "UPDATE": str(update)}
+    done = subprocess.run([tmp_path / "make", "browser"], cwd=ROOT, env=env, capture_output=True, text=True)
+    can = needed <= 3
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout == (
+        "" if can else "no Chromium here, and it cannot be installed: the browser tests will be skipped\n"
+    )
+    assert ((tmp_path / "calls").read_text().split() if calls else None) == calls
+
+
 def python(version: str) -> str | None:
     """An interpreter of this version, if this machine has one."""
     known = [

@@ -30,6 +30,7 @@ from sqirl.runs import run as run_module
 from sqirl.runs.config import RunConfig
 from sqirl.runs.record import Point, RunRecord
 from sqirl.runs.store import RecordStore
+from waiting import wait_until
 
 EMPTY = "BRIDGE/MiniGrid-Empty-5x5-v0"
 SMALL = Sweep("small", (EMPTY,), ("gorp",), seeds=2, timesteps=60_000, values={"k": (1,), "m": (2,)})
@@ -162,9 +163,7 @@ def sweep_command(folder: Path) -> list[str]:
 def test_killed_in_the_middle_and_given_again(tmp_path: Path, expected: dict[str, object]) -> None:
     """`test_hostile_limits` does it many times, at random moments."""
     process = subprocess.Popen(sweep_command(tmp_path), start_new_session=True, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while len(list((tmp_path / "runs").glob("*.json"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: len(list((tmp_path / "runs").glob("*.json"))) >= 2, "the second record")
     time.sleep(random.Random(0).uniform(0, 0.3))
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()

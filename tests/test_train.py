@@ -35,6 +35,7 @@ from sqirl.runs.record import Point, RunRecord
 from sqirl.runs.run import Run, perform
 from sqirl.runs.store import RecordStore, read_record
 from sqirl.runs.target import target_of
+from waiting import wait_until
 
 th.set_num_threads(1)
 EMPTY = "BRIDGE/MiniGrid-Empty-5x5-Sticky-v0"
@@ -98,9 +99,7 @@ def test_kill_9_and_the_same_command(tmp_path: Path) -> None:
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     whole = subprocess.run([*command, "-o", tmp_path / "w"], env=env, capture_output=True, text=True, check=True)
     killed = subprocess.Popen([*command, "-o", tmp_path / "k"], env=env, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not list((tmp_path / "k").glob("*.checkpoint")) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: list((tmp_path / "k").glob("*.checkpoint")), "the first checkpoint")
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     assert not list((tmp_path / "k").glob("*.json")) and list((tmp_path / "k").glob("*.checkpoint"))

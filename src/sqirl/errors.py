@@ -69,6 +69,9 @@ _EXTRAS = {
 }
 
 
+OPTIONAL_MODULES = frozenset(_EXTRAS)
+
+
 def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
     """The error for a user, if an optional package is missing; None if it is another module, which would be a bug."""
     known = _EXTRAS.get((error.name or "").partition(".")[0])

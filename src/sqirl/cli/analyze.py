@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sqirl.cli.options import ENV_HELP, Draws, EnvKwargs, Hold, Starts, env_name
+from sqirl.cli.options import ENV_HELP, Draws, EnvKwargs, Hold, Starts, env_name, path_option
 
 
 def command(
@@ -55,11 +55,11 @@ def command(
     draws: Draws = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw greedy return against k into this file (.png, .svg, .pdf).")
+        Path | None, path_option(help="Draw greedy return against k into this file (.png, .svg, .pdf).")
     ] = None,
-    picture: Annotated[Path | None, typer.Option(help="Draw the state where greedy on Q^k goes wrong (.png).")] = None,
+    picture: Annotated[Path | None, path_option(help="Draw the state where greedy on Q^k goes wrong (.png).")] = None,
     policy_map: Annotated[
-        Path | None, typer.Option(help="Of a grid: draw greedy on Q^k beside optimal actions, as arrows.")
+        Path | None, path_option(help="Of a grid: draw greedy on Q^k beside optimal actions, as arrows.")
     ] = None,
 ) -> None:
     """Why and when RL works on an MDP: k-QVI-solvability, gaps, effective horizon, bounds, and a witness of failure."""

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sqirl.cli.options import Cluster, Draws, EnvKwargs, Hold, Jobs, Starts, env_name
+from sqirl.cli.options import Cluster, Draws, EnvKwargs, Hold, Jobs, Starts, env_name, path_option
 from sqirl.errors import SqirlError
 
 
@@ -28,7 +28,7 @@ def command(
     env_kwargs: EnvKwargs = None,
     hold: Hold = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="A file, or a folder for several (default: your MDP store).")
+        Path | None, path_option("-o", "--out", help="A file, or a folder for several (default: your MDP store).")
     ] = None,
     horizon: Annotated[int | None, typer.Option(help="Steps of an episode (default: the env's own).")] = None,
     jobs: Jobs = None,
@@ -42,10 +42,10 @@ def command(
     ] = Merge.auto,
     screens: Annotated[bool, typer.Option(help="Keep the pictures of the states, where they are small.")] = True,
     source: Annotated[
-        Path | None, typer.Option("--from", help="Go on from this packed build, or from the folder of a journal.")
+        Path | None, path_option("--from", help="Go on from this packed build, or from the folder of a journal.")
     ] = None,
     pack: Annotated[
-        Path | None, typer.Option(help="Do not build: write the unfinished build of ENV to this .tar file.")
+        Path | None, path_option(help="Do not build: write the unfinished build of ENV to this .tar file.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each env.")] = False,
 ) -> None:

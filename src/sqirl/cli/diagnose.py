@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sqirl.cli.options import ENV_HELP, EnvKwargs, Hold, env_name
+from sqirl.cli.options import ENV_HELP, EnvKwargs, Hold, env_name, path_option
 
 
 def command(
@@ -22,7 +22,7 @@ def command(
     ] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds for all of it, without --verify.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Write a page with pictures (.html).")] = None,
+    out: Annotated[Path | None, path_option("-o", "--out", help="Write a page with pictures (.html).")] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Then train PPO for the predicted steps and say what happened.")
     ] = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import os
 import sys
 import sysconfig
 import warnings
@@ -15,11 +15,17 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from sqirl import __version__
+from sqirl.cli.streams import ReaderGone, forget_output, prepare_streams
 from sqirl.errors import SqirlError, missing_extra, one_line
+from sqirl.runtime.interrupts import hear_every_ctrl_c
+from sqirl.runtime.memory import memory_limit
 
 _PACKAGE = Path(__file__).parent.parent
 #: The exit code of an interrupted command: that of a wrong call.
 INTERRUPTED = 2
+
+#: What the linker says where a library does not fit into memory.
+_NOT_LOADED = ("failed to map segment", "cannot allocate memory")
 
 # What typer makes of Ctrl-C before we see it
 _TYPER_INTERRUPTED = 130
@@ -90,14 +96,18 @@ def _every_command(
 
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake is one line on stderr and an exit code, never a traceback."""
-    _print_everything()
     warnings.showwarning = _show_warning
     try:
+        prepare_streams()
+        hear_every_ctrl_c()
+        _draw_without_a_screen()
+        _check_folder()
         arguments = sys.argv[1:] if arguments is None else arguments
         app = application(next((word for word in arguments if not word.startswith("-")), None))
         code = app(args=arguments or ["--help"], prog_name="sqirl", standalone_mode=False) or 0
         if code == _TYPER_INTERRUPTED:
             raise KeyboardInterrupt
+        sys.stdout.flush()  # here a full disk is one line; when Python ends it is a traceback
         sys.exit(code)
     except SqirlError as error:
         _stop(str(error), error.exit_code)
@@ -113,12 +123,19 @@ def run(arguments: list[str] | None = None) -> None:
             "interrupted; nothing is left half-written; run the same command again to continue a build or a run",
             INTERRUPTED,
         )
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone, as `| head` does
+    except ReaderGone:
+        forget_output()
+    except (ImportError, SystemError) as error:
+        limit = memory_limit()
+        if limit is None and not any(words in str(error) for words in _NOT_LOADED):
+            raise
+        allowed = "" if limit is None else f" of {limit / 1e6:,.0f} MB"
+        _stop(f"out of memory{allowed} while a library was loaded ({error}); allow more with `ulimit -v`", 1)
     except MemoryError as error:
         text = str(error).partition("\n")[0]
         _stop(f"out of memory{f' ({text})' if text else ''}; take a smaller env, horizon or --max-states", 1)
     except OSError as error:
+        forget_output()
         _stop(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)
 
 
@@ -139,11 +156,19 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
         print(f"sqirl: note: {one_line(str(message))}", file=sys.stderr)
 
 
-def _print_everything() -> None:
-    """Print letters that the encoding of the terminal lacks, such as H̄ in ASCII, as escapes; they must not end a command."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+def _check_folder() -> None:
+    """Raise `SqirlError` if the current folder was removed: libraries end the process when they cannot find it."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise SqirlError("the current folder was removed; change to another one with `cd`") from error
+
+
+def _draw_without_a_screen() -> None:
+    """Let pygame, with which many envs draw, look for no screen and no sound: where there are none it prints errors."""
+    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+    if not os.environ.get("DISPLAY") and not os.environ.get("WAYLAND_DISPLAY"):
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
 def _stop(message: str, code: int) -> NoReturn:

@@ -16,6 +16,23 @@ from sqirl.errors import SqirlError
 from sqirl.runs.config import MAX_SEEDS, MAX_STEPS
 from sqirl.runtime.workers import MAX_JOBS
 
+
+def given_path(text: str | Path) -> Path:
+    """The path that a user has given. An empty one is that of a variable that is not set, and would be this folder."""
+    if str(text) == "":
+        raise SqirlError("'' is not the name of a file or a folder; give one, or leave the option out")
+    if str(text) == "-":
+        raise SqirlError(
+            "'-' is not the name of a file or a folder; for one of this name write ./-, for stdout /dev/stdout"
+        )
+    return Path(text)
+
+
+def path_option(*flags: str, help: str) -> Any:
+    """An option whose value is a path."""
+    return typer.Option(*flags, help=help, parser=given_path, metavar="PATH")
+
+
 Jobs = Annotated[
     int | None, typer.Option("-j", "--jobs", help="Worker processes (default: all cores).", min=1, max=MAX_JOBS)
 ]
@@ -28,7 +45,7 @@ Variant = Annotated[
 Members = Annotated[
     int | None, typer.Option(help="Runs trained together on a GPU, at most (default: all seeds of a setting).", min=1)
 ]
-Runs = Annotated[Path | None, typer.Option("-o", "--out", help="Folder of the records (default: your store's runs).")]
+Runs = Annotated[Path | None, path_option("-o", "--out", help="Folder of the records (default: your store's runs).")]
 EnvKwargs = Annotated[
     str | None,
     typer.Option("--env-kwargs", help="Keyword arguments for making the env, as JSON: '{\"is_slippery\": false}'."),

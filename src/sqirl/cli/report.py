@@ -8,24 +8,22 @@ from typing import Annotated
 
 import typer
 
+from sqirl.cli.options import path_option
+
 
 def command(
-    out: Annotated[Path, typer.Option("-o", "--out", help="The page.")] = Path("report.html"),
+    out: Annotated[Path, path_option("-o", "--out", help="The page.")] = Path("report.html"),
     runs: Annotated[
-        list[Path] | None, typer.Option(help="Folder of records (may be repeated; default: your store's runs).")
+        list[Path] | None, path_option(help="Folder of records (may be repeated; default: your store's runs).")
     ] = None,
     shipped: Annotated[bool, typer.Option(help="Show the runs that come with the package too.")] = True,
     analysis: Annotated[
         list[Path] | None,
-        typer.Option(help="Add an environment of your own: a file of `sqirl analyze ENV --json` (may be repeated)."),
+        path_option(help="Add an environment of your own: a file of `sqirl analyze ENV --json` (may be repeated)."),
     ] = None,
     pictures: Annotated[bool, typer.Option(help="Draw the games (a minute; the pictures are kept).")] = True,
-    figures: Annotated[
-        Path | None, typer.Option(help="Also write the figures as PDF and SVG into this folder.")
-    ] = None,
-    tables: Annotated[
-        Path | None, typer.Option(help="Also write the tables as CSV and LaTeX into this folder.")
-    ] = None,
+    figures: Annotated[Path | None, path_option(help="Also write the figures as PDF and SVG into this folder.")] = None,
+    tables: Annotated[Path | None, path_option(help="Also write the tables as CSV and LaTeX into this folder.")] = None,
 ) -> None:
     """The paper's tables and figures with our results added, in one file that opens from disk."""
     from sqirl.cli.progress import counting_display

@@ -10,11 +10,13 @@ from typing import Annotated
 
 import typer
 
+from sqirl.cli.options import path_option
+
 
 def command(
     env: Annotated[str, typer.Argument(help="An id whose MDP is stored (shipped, or built before).")],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Also write the MDP with its full-colour screens into this .npz.")
+        Path | None, path_option("-o", "--out", help="Also write the MDP with its full-colour screens into this .npz.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -93,12 +94,14 @@ def _train(
     from sqirl.cli.progress import counting_display, training_display
     from sqirl.runs.device import check_device
     from sqirl.runs.in_words import lines_after, lines_before
-    from sqirl.runs.perform import perform_all
+    from sqirl.runs.perform import perform_all, trains_together
     from sqirl.runs.store import RecordStore, default_folder
 
     torch.set_num_threads(threads)
     config, store, records = configs[0], RecordStore(out or default_folder()), []
     device = check_device(device)
+    if not trains_together(config, device):
+        import_module("sqirl.runs.run")  # a package that is missing is told before anything else is
     store.check()
     for each in configs:
         store.get(each)  # a damaged record is told before the work

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sqirl.cli.options import EnvKwargs, Horizon, Json, env_name
+from sqirl.cli.options import EnvKwargs, Horizon, Json, env_name, path_option
 from sqirl.errors import SqirlError
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ def command(
             metavar="RUN|MODEL",
         ),
     ],
-    film: Annotated[Path | None, typer.Option("-o", "--out", help="Write a film: .gif, or .mp4 with ffmpeg.")] = None,
+    film: Annotated[Path | None, path_option("-o", "--out", help="Write a film: .gif, or .mp4 with ffmpeg.")] = None,
     episodes: Annotated[int, typer.Option(help="Episodes to play.", min=1, max=1000)] = 3,
     seed: Annotated[int, typer.Option(help="Seed of the first episode; the others count on.", min=0, max=2**31)] = 0,
     env: Annotated[str | None, typer.Option("--env", help="The environment of a model (.zip).")] = None,
     env_kwargs: EnvKwargs = None,
     horizon: Horizon = None,
     runs: Annotated[
-        Path | None, typer.Option("--runs", help="Folder of the records (default: your store's runs).")
+        Path | None, path_option("--runs", help="Folder of the records (default: your store's runs).")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sqirl.cli.options import ENV_HELP, EnvKwargs, env_name
+from sqirl.cli.options import ENV_HELP, EnvKwargs, env_name, path_option
 
 
 def command(
@@ -31,7 +31,7 @@ def command(
         int, typer.Option(help="If the env must be built: stop beyond this many states.", min=1)
     ] = 1_000_000,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw the table into this file (.png, .svg, .pdf).")] = None,
+    plot: Annotated[Path | None, path_option(help="Draw the table into this file (.png, .svg, .pdf).")] = None,
 ) -> None:
     """Change one thing at a time and compute the exact analysis again: H̄_ε, k, optimal return, predicted steps."""
     from sqirl.cli.progress import build_display

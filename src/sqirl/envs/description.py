@@ -236,7 +236,8 @@ def _parsed(text: str) -> EnvId:
 def _describe_file(path: Path) -> EnvDescription:
     """The MDP in a file. Its arrays are read, and its horizon is known, when it is opened."""
     if not os.path.isfile(path):  # False, not an error, for a name that is too long
-        raise UnknownEnv(f"no file '{path}'{similar_files(path)}")
+        what = " behind the link" if os.path.islink(path) else ""
+        raise UnknownEnv(f"no file{what} '{path}'{similar_files(path)}")
     return EnvDescription(str(path), OWN, remote_name=str(path.resolve()), file=path)
 
 

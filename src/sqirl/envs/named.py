@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import re
 import sys
+import sysconfig
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,10 @@ from sqirl.envs.naming import (
     suggestions,
     version_of,
 )
-from sqirl.errors import UnknownEnv
+from sqirl.errors import OPTIONAL_MODULES, UnknownEnv
+
+#: Modules that sqirl may import after a user's.
+_IMPORTED_LATER = {"sqirl", "scipy", "numba", "matplotlib", *OPTIONAL_MODULES}
 
 
 def named_env(text: str) -> Callable[[], gym.Env[Any, Any]]:
@@ -88,25 +93,50 @@ def _call(factory: Callable[[], Any], name: str) -> gym.Env[Any, Any]:
     return discrete_actions(env)
 
 
+@contextmanager
+def _own_modules_first() -> Iterator[None]:
+    """Import the user's own modules, which are in the current folder, before others of the same names, as Python does.
+
+    Afterwards the folder is the last one: libraries that are imported later are not taken for a `random.py` in it.
+    """
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)  # the first one
+
+
+def _from_file(path: Path, name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise UnknownEnv(f"no file '{path}' (in '{name}'){similar_files(path)}")
+    if _is_library(path.stem):
+        raise UnknownEnv(f"the file '{path}' (in '{name}') has the name of a library, {path.stem}; rename the file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # pickle looks for classes there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _is_library(name: str) -> bool:
+    """Does Python, or sqirl, need another module of this name? In its place the user's would break what imports it."""
+    loaded = getattr(sys.modules.get(name), "__file__", None) or ""
+    libraries = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    return name in sys.stdlib_module_names or name in _IMPORTED_LATER or loaded.startswith(libraries)
+
+
 def imported(module_name: str, name: str) -> Any:
     """A module by its name or by its file.
 
     :param module_name: the name of the module, or of a .py file
     :param name: the whole text that the user typed, for error messages
     """
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # the user's own modules are in the current folder
     try:
-        if not module_name.endswith(".py"):
-            return importlib.import_module(module_name)
-        path = Path(module_name)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        if spec is None or spec.loader is None or not path.is_file():
-            raise UnknownEnv(f"no file '{module_name}' (in '{name}'){similar_files(path)}")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module  # pickle looks for classes there
-        spec.loader.exec_module(module)
-        return module
+        with _own_modules_first():
+            return _from_file(Path(module_name), name) if module_name.endswith(".py") else import_module(module_name)
     except UnknownEnv:
         raise
     except (Exception, SystemExit) as error:

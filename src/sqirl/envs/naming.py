@@ -168,8 +168,10 @@ def similar_names(wanted: str, known: Iterable[str]) -> str:
 
 def similar_files(path: Path) -> str:
     """The end of an error message about a file that does not exist."""
-    folder = path.parent
-    return similar_names(path.name, (p.name for p in folder.glob(f"*{path.suffix}"))) if os.path.isdir(folder) else ""
+    if not os.path.isdir(path.parent):
+        return ""
+    others = (other.name for other in path.parent.glob(f"*{path.suffix}") if other.name != path.name)
+    return similar_names(path.name, others)
 
 
 def version_of(env_id: str) -> int:

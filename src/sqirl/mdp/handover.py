@@ -105,6 +105,10 @@ def take_over(name: str, source: Path, *, horizon: int | None = None, starts: in
     :param horizon: steps of an episode, for the estimate; the env's own if None
     :param starts: as for the build; see `sqirl.mdp.build.build_mdp`
     """
+    if not source.is_dir() and not source.is_file():
+        raise SqirlError(
+            f"no file or folder '{source}' to go on from; `sqirl build {name} --pack FILE` writes one where a build was stopped"
+        )
     description = describe(name)
     folder = journal_folder(description.file_stem)
     taken = folder.with_name(f".{folder.name}.taken")

@@ -12,6 +12,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
 from sqirl.algorithms.checkpoints import has_checkpoint, remove_checkpoint
+from sqirl.algorithms.eager import without_compiler
 from sqirl.algorithms.sb3 import quiet_logger
 from sqirl.envs.actions import too_many_combinations
 from sqirl.envs.description import describe
@@ -61,6 +62,7 @@ def perform(
         found = store.get(config)
         if found is not None and found.error is None:
             return found
+        without_compiler()
         run = Run(config, store, device, checkpoint_seconds, progress, drawing)
         record = run.perform()
         if keep_policy:

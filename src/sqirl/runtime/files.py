@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tempfile
@@ -21,7 +22,15 @@ def write_atomically(path: Path, content: bytes | Callable[[BinaryIO], None]) ->
     What is there stays what it is: a link goes on to point to its file, which is replaced, and a device or a FIFO is written to.
     """
     with naming_the_file(path):
-        _write_atomically(path.resolve() if path.is_symlink() else path, content)
+        _write_atomically(_behind_links(path), content)
+
+
+def _behind_links(path: Path) -> Path:
+    """The file that a link points to. Raises `OSError` if links point to each other in a circle, as opening it would."""
+    try:
+        return path.resolve() if path.is_symlink() else path
+    except RuntimeError as error:  # of Python 3.11 and 3.12
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
 
 
 def _write_atomically(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
@@ -82,7 +91,7 @@ def check_writable(path: Path) -> None:
     if path.parent.is_file():
         raise SqirlError(f"'{path.parent}' is a file; give the name of a folder")
     try:
-        path = path.resolve() if path.is_symlink() else path
+        path = _behind_links(path)
         if path.exists() and not path.is_file():  # a device or a FIFO is written to
             return
         path.parent.mkdir(parents=True, exist_ok=True)

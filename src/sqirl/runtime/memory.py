@@ -11,17 +11,24 @@ def available_memory() -> int | None:
     return min(known, default=None)
 
 
-def _allowed_memory() -> int | None:
-    """How much the address space of this process may grow; None if there is no limit."""
+def memory_limit() -> int | None:
+    """Bytes of address space that this process may have (`ulimit -v`); None if there is no limit."""
     try:
         import resource
+    except ImportError:
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit == resource.RLIM_INFINITY:
-            return None
+
+def _allowed_memory() -> int | None:
+    """How much the address space of this process may grow; None if there is no limit."""
+    limit = memory_limit()
+    try:
         with open("/proc/self/statm", encoding="ascii") as file:
-            return max(0, limit - int(file.read().split()[0]) * resource.getpagesize())
-    except (ImportError, OSError, ValueError):
+            pages = int(file.read().split()[0])
+        return None if limit is None else max(0, limit - pages * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError):
         return None
 
 
