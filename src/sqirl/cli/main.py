@@ -17,7 +17,7 @@ import typer
 from sqirl import __version__
 from sqirl.cli.streams import ReaderGone, forget_output, prepare_streams
 from sqirl.errors import SqirlError, missing_extra, one_line
-from sqirl.runtime.interrupts import hear_every_ctrl_c
+from sqirl.runtime.interrupts import resend_lost_interrupts
 from sqirl.runtime.memory import memory_limit
 
 _PACKAGE = Path(__file__).parent.parent
@@ -99,7 +99,7 @@ def run(arguments: list[str] | None = None) -> None:
     warnings.showwarning = _show_warning
     try:
         prepare_streams()
-        hear_every_ctrl_c()
+        resend_lost_interrupts()
         _draw_without_a_screen()
         _check_folder()
         arguments = sys.argv[1:] if arguments is None else arguments

@@ -12,7 +12,7 @@ from typing import Any
 _AGAIN_AFTER = 0.05
 
 
-def hear_every_ctrl_c() -> None:
+def resend_lost_interrupts() -> None:
     """Send Ctrl-C again where it was lost.
 
     It raises `KeyboardInterrupt` in whatever Python code is being run. Where that was called by C, as the functions with which
