@@ -39,7 +39,8 @@ def run(reached_at: int | None, low: float, high: float, steps: int = 5_000_000)
         (run(None, 10_000, 55_000, steps=55_000), WRONG),
         (run(None, 10_000, 55_000, steps=30_000), OPEN),  # the time ended
         (run(None, 400_000, 9e6), RIGHT),  # five million steps and more were predicted
-        (run(None, 400_000, 9e6, steps=4_000_000), OPEN),
+        (run(None, 400_000, 9e6, steps=4_000_000), RIGHT),  # whatever follows is in the interval
+        (run(None, 400_000, 9e6, steps=300_000), OPEN),
     ],
 )
 def test_what_a_run_says(found: Verification, outcome: str) -> None:
