@@ -4,9 +4,8 @@
 
 Each environment is diagnosed, and PPO is trained with one seed until it reaches the return that counts as good, to the end of
 the predicted interval, or for so many seconds of the processor. What was run is kept and not run again, so the script can be
-stopped and continued; `--again` runs it again. `--predict` diagnoses again and compares with the runs that are there: a run stays
-valid as long as its environment, its presets and the return that counts as good are the same. `--table` only prints the table of
-docs/diagnose.md.
+stopped and continued; `--again` runs it again. `--predict` compares the runs that are there with what the models say now of the
+features that were found then. It trains where that decides nothing. `--table` only prints the table of docs/diagnose.md.
 """
 
 from __future__ import annotations
@@ -18,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from sqirl.diagnosis.diagnose import diagnose
-from sqirl.diagnosis.result import Diagnosis
+from sqirl.diagnosis.features import Features
+from sqirl.diagnosis.model import Prediction
+from sqirl.diagnosis.predict import predict
 from sqirl.diagnosis.verify import OPEN, RIGHT, WRONG, Verification, budget_of, target_of, verify
 from sqirl.diagnosis.words import interval_in_words, number, round_steps, steps_in_words
 from sqirl.envs.naming import name_with
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "verified_predictions.json"
 OWN_ENVS = "tests/diagnosis_envs.py"
 #: Seconds of a diagnosis.
-TIME_LIMIT = 30.0
+TIME_LIMIT = 20.0
 #: Returns that count as good are the same if they differ by less than this share: those of samples are not exact.
 SAME_TARGET = 0.02
 
@@ -74,7 +75,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=180.0, help="seconds of the processor for each run")
     parser.add_argument("--only", default="", help="only the environments whose name contains this text")
     parser.add_argument("--again", action="store_true", help="run again what was run before")
-    parser.add_argument("--predict", action="store_true", help="diagnose again, and train only what has no valid run")
+    parser.add_argument(
+        "--predict",
+        action="store_true",
+        help="predict again, and train only where the run that is there decides nothing",
+    )
     parser.add_argument("--table", action="store_true", help="run nothing; only print the table")
     options = parser.parse_args()
     results = read_results()
@@ -98,27 +103,40 @@ def read_results() -> dict[str, dict[str, Any]]:
 
 def run(case: Case, seconds: float, known: dict[str, Any] | None) -> dict[str, Any]:
     """The diagnosis of an environment beside a run of PPO: the known one where it decides the prediction, or a new one."""
+    if known is not None and "features" in known:
+        again = predicted_again(known)
+        if Verification.from_dict(again["verification"]).outcome != OPEN:
+            return again
     found = diagnose(case.env, horizon=case.horizon, time_limit=TIME_LIMIT, hold_counters=case.hold_counters)
     how = "exact" if found.is_exact else "estimated" if found.analysis is not None else "sampled"
     result: dict[str, Any] = {"how": how, "verdict": found.verdict.kind, "verification": None}
-    if not found.predictions:
+    if not found.predictions or found.features is None:
         return result
+    result["features"] = {"kind": found.features.kind, "values": dict(found.features.values)}
     done = None
-    if known is not None and known["verification"] is not None:
-        done = compared(found, Verification.from_dict(known["verification"]))
+    if known is not None and known["verification"] is not None:  # a run of before features were kept
+        earlier = Verification.from_dict(known["verification"])
+        done = beside(earlier, found.predictions[0]) if is_same(target_of(found), earlier.target) else None
     if done is None or done.outcome == OPEN:
         done = verify(case.env, found, seconds=seconds)
     return {**result, "verification": done.to_dict()}
 
 
-def compared(found: Diagnosis, known: Verification) -> Verification | None:
-    """A run that was trained before beside a new prediction; None if another return counts as good now."""
-    target = target_of(found)
-    if abs(target - known.target) > SAME_TARGET * max(abs(target), abs(known.target)):
-        return None
-    ppo = found.predictions[0]
-    low, high = ppo.interval
-    return replace(known, predicted=ppo.steps, low=low, high=high, budget=budget_of(ppo))
+def predicted_again(known: dict[str, Any]) -> dict[str, Any]:
+    """A result with what the models say of its features now."""
+    ppo = predict(Features(**known["features"]))[0]
+    return {**known, "verification": beside(Verification.from_dict(known["verification"]), ppo).to_dict()}
+
+
+def beside(run: Verification, prediction: Prediction) -> Verification:
+    """The same run with another prediction."""
+    low, high = prediction.interval
+    return replace(run, predicted=prediction.steps, low=low, high=high, budget=budget_of(prediction))
+
+
+def is_same(target: float, other: float) -> bool:
+    """Do both count the same as good? Returns of samples are not exact."""
+    return abs(target - other) <= SAME_TARGET * max(abs(target), abs(other))
 
 
 def results_table(results: dict[str, dict[str, Any]]) -> str:

@@ -22,6 +22,7 @@ from sqirl.diagnosis.facts import (
     spaces_of,
 )
 from sqirl.diagnosis.features import sampled_features, sampled_horizon
+from sqirl.diagnosis.hold import counters_of, held_env
 from sqirl.diagnosis.observations import labels_of, look_at_observations
 from sqirl.diagnosis.predict import predict
 from sqirl.diagnosis.result import Diagnosis
@@ -30,8 +31,7 @@ from sqirl.diagnosis.simulator import Simulator, simulator_of
 from sqirl.diagnosis.table import SECONDS_PER_ENTRY, analysed, open_table, simulate_sqirl, table_features
 from sqirl.diagnosis.verdict import FLAT, UNKNOWN, verdict_of_samples, verdict_of_table
 from sqirl.diagnosis.whatif import Change, whatif
-from sqirl.envs.counters import step_counters
-from sqirl.envs.description import EnvDescription, EnvLike, describe, holding
+from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.envs.starts import FIRST_SEEDS
 from sqirl.errors import SqirlError, WorkFailed
 from sqirl.mdp.build import build_mdp
@@ -135,19 +135,20 @@ def _of_live_env(case: _Case, horizon: int | None) -> Diagnosis:
     if simulator.num_actions < 2:
         raise SqirlError(f"{facts.env_id} has one action only; there is nothing to choose")
     seconds = min(BUILD_SHARE * case.time_limit, case.left() - SAMPLE_SHARE * case.time_limit)
-    counters = _counters(description)
-    held = [description, *([holding(description, counters)] if counters and case.hold_counters else [])]
+    counters = counters_of(description)
+    held = held_env(description, counters, T) if case.hold_counters else None
+    ways = [description] if held is None else [description, held]
     reasons = []
-    for listed in held:
+    for listed in ways:
         mdp, reason = open_table(
-            listed, T, seconds / len(held), ends_by_itself=source == LONGEST_SEEN, starts=_seeds(found, seconds)
+            listed, T, seconds / len(ways), ends_by_itself=source == LONGEST_SEEN, starts=_seeds(found, seconds)
         )
         reasons.append(reason)
         if mdp is not None:
             exact = _listed(
                 mdp, replace(facts, env_id=listed.name), source, simulator_of(listed, horizon=horizon), case
             )
-            if exact is not None and not (listed is not description and exact.verdict.kind == FLAT):
+            if exact is not None:
                 return exact
             reasons[-1] = (
                 f"its {mdp.num_states:,} states over {facts.horizon} steps take longer to analyse than the time limit"
@@ -160,14 +161,6 @@ def _listed(mdp: TabularMDP, facts: Facts, source: str, simulator: Simulator, ca
     if source == LONGEST_SEEN:
         facts = replace(facts, horizon=mdp.horizon or facts.horizon, horizon_is=LONGEST)
     return _exact(mdp, facts, simulator, case.deadline, reserve=SAMPLE_SHARE * case.time_limit)
-
-
-def _counters(description: EnvDescription) -> list[str]:
-    """Attributes that count steps and are part of the state."""
-    try:
-        return [] if description.is_bridge else step_counters(description.make_game())
-    except SqirlError:  # an env that cannot be copied
-        return []
 
 
 def _seeds(found: Probe, seconds: float) -> int | None:

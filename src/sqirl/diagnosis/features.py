@@ -19,8 +19,8 @@ from sqirl.mdp.scope import is_estimated
 #: Kinds of features, and the names of the numbers of each.
 EXACT, SAMPLED = "exact", "sampled"
 FEATURES = {EXACT: ("difficulty", "log_length"), SAMPLED: ("rarity", "log_decisions", "variety")}
-#: Of the prediction for our own runs: log10 of the steps that are predicted by the paper's rule, and whether pictures are seen.
-OUR_FEATURES = ("paper_center", "pictures")
+#: Of the prediction for our own runs. `paper_center` is log10 of the steps that are predicted by the paper's rule.
+OUR_FEATURES = {EXACT: ("difficulty", "pictures"), SAMPLED: ("paper_center", "pictures")}
 #: A picture is at least so many points high and wide; smaller arrays are grids.
 PICTURE_SIZE = 32
 #: How an agent sees an environment: as pictures, as a grid or some numbers, or as the number of the state.

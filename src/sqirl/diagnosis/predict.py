@@ -95,22 +95,24 @@ def fitted_to_our_runs(sampled: dict[str, dict[str, float]], runs: Sequence[OurR
 
 
 def our_training_data(kind: str, sampled: dict[str, dict[str, float]], runs: Sequence[OurRun]) -> TrainingData:
-    """What the paper's model says of the games of our runs, beside the steps of these runs.
+    """The features of the games of our runs beside the steps of these runs.
 
-    The paper's model is fitted without the game that it is asked about, as it is when it is asked about a new environment.
+    `paper_center` is predicted without the game that it is asked about, as it is when it is asked about a new environment.
     Sampled features are known of the 155 environments only.
     """
-    data = training_data(kind, PPO.name, sampled)
-    known = [(run, run.features if kind == EXACT else sampled.get(run.table)) for run in runs]
+    paper = training_data(kind, PPO.name, sampled)
     games, x, ranges = [], [], []
-    for run, features in known:
+    for run in runs:
+        features = run.features if kind == EXACT else sampled.get(run.table)
         if features is not None:
-            games.append(game_of(parse_id(run.table)))
-            at = np.array([[features[name] for name in FEATURES[kind]]])
-            x.append([float(centers_without(data, games[-1], at)[0]), float(run.seen_as == PICTURES)])
+            game = game_of(parse_id(run.table))
+            center = centers_without(paper, game, np.array([[features[name] for name in paper.features]]))
+            known = {**features, "paper_center": float(center[0]), "pictures": float(run.seen_as == PICTURES)}
+            games.append(game)
+            x.append([known[name] for name in OUR_FEATURES[kind]])
             ranges.append(run.step_range)
     low, high = np.array(ranges).T
-    return TrainingData(OUR_FEATURES, np.array(x), low, high, tuple(games))
+    return TrainingData(OUR_FEATURES[kind], np.array(x), low, high, tuple(games))
 
 
 def exact_rows(sampled: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
