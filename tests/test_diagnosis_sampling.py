@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -34,6 +35,7 @@ from sqirl.diagnosis.predict import (
     models,
     our_models,
     predict,
+    quality_table,
     shipped_features,
 )
 from sqirl.diagnosis.sampling import RandomPlay, Samples, sample
@@ -152,6 +154,12 @@ def test_the_shipped_models_are_those_of_the_shipped_features() -> None:
     for kind, model in fitted_to_our_runs(shipped_features(), read_our_runs()).items():
         assert model.coefficients == pytest.approx(our_models()[kind].coefficients, abs=0.05)
         assert model.rule == OURS and model.quality == our_models()[kind].quality
+
+
+def test_the_errors_in_the_docs_are_those_of_the_shipped_models() -> None:
+    fitted = {kind: {algorithm: models()[kind, algorithm] for algorithm in ALGORITHMS} for kind in (EXACT, SAMPLED)}
+    page = Path(__file__).parent.parent / "docs" / "diagnose.md"
+    assert quality_table(fitted, our_models()) in page.read_text(encoding="utf-8")
 
 
 def test_our_runs_leave_out_what_tests_the_model() -> None:

@@ -33,7 +33,7 @@ FIRST, LAST = 4.0, math.log10(BUDGET)
 #: The 90 % interval of a normal distribution, in deviations.
 DEVIATIONS = 1.6449
 #: Share of the rows left out that the 90 % intervals should hold, and the factors of the deviation that are tried for it.
-WANTED, FACTORS = 0.9, np.concatenate([np.arange(1.0, 0.39, -0.05), np.arange(1.05, 2.01, 0.05)])
+WANTED, FACTORS = 0.9, np.concatenate([np.arange(1.0, 0.39, -0.01), np.arange(1.01, 2.0, 0.01)])
 #: Penalty on the squares of the coefficients of standardised features.
 RIDGE = 1.0
 
