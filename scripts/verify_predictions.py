@@ -72,7 +72,9 @@ CASES = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=180.0, help="seconds of the processor for each run")
+    parser.add_argument(
+        "--seconds", type=float, default=180.0, help="seconds of the processor for each run; 0 trains nothing"
+    )
     parser.add_argument("--only", default="", help="only the environments whose name contains this text")
     parser.add_argument("--again", action="store_true", help="run again what was run before")
     parser.add_argument(
@@ -107,9 +109,9 @@ def read_results() -> dict[str, dict[str, Any]]:
 def run(case: Case, seconds: float, known: dict[str, Any] | None) -> dict[str, Any]:
     """The diagnosis of an environment beside a run of PPO: the known one where it decides the prediction, or a new one."""
     if known is not None and "features" in known:
-        again = predicted_again(known)
-        if Verification.from_dict(again["verification"]).outcome != OPEN:
-            return again
+        known = predicted_again(known)
+        if Verification.from_dict(known["verification"]).outcome != OPEN or seconds <= 0:
+            return known
     found = diagnose(case.env, horizon=case.horizon, time_limit=TIME_LIMIT, hold_counters=case.hold_counters)
     how = "exact" if found.is_exact else "estimated" if found.analysis is not None else "sampled"
     result: dict[str, Any] = {"how": how, "verdict": found.verdict.kind, "verification": None}
@@ -121,8 +123,10 @@ def run(case: Case, seconds: float, known: dict[str, Any] | None) -> dict[str, A
         earlier = Verification.from_dict(known["verification"])
         done = beside(earlier, found.predictions[0]) if is_same(target_of(found), earlier.target) else None
     if done is None or done.outcome == OPEN:
-        done = verify(case.env, found, seconds=seconds)
-    return {**result, "verification": done.to_dict()}
+        trained = verify(case.env, found, seconds=seconds) if seconds > 0 else None
+        if done is None or (trained is not None and (trained.reached_at is not None or trained.steps > done.steps)):
+            done = trained
+    return {**result, "verification": None if done is None else done.to_dict()}
 
 
 def predicted_again(known: dict[str, Any]) -> dict[str, Any]:
