@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "verified_predictions.json"
 OWN_ENVS = "tests/diagnosis_envs.py"
 #: Seconds of a diagnosis.
-TIME_LIMIT = 20.0
+TIME_LIMIT = 60.0
 #: Returns that count as good are the same if they differ by less than this share: those of samples are not exact.
 SAME_TARGET = 0.02
 

@@ -29,6 +29,8 @@ PICTURES, GRID, NUMBER = SEEN_AS = "pictures", "grid", "number"
 NOT_RARE = 2.0
 #: Powers of ten for returns that were never unusual: where rollouts differ late in an episode, and where nothing differs at all.
 LATE_ONLY, NEVER = 3.5, 4.5
+#: Returns with less variety than this are all equal.
+FLAT_VARIETY = 1e-6
 #: Classes of returns between the worst and the best one seen.
 CLASSES = 10
 #: Random play is punished if the optimal return is less than this share of the gain on it, and more than the least scale.
@@ -163,6 +165,16 @@ def sampled_features(samples: Samples, *, pictures: bool = False) -> Features:
         "pictures": float(pictures),
     }
     return Features(SAMPLED, values)
+
+
+def derived(values: Mapping[str, float]) -> dict[str, float]:
+    """Sampled features with those that follow from others.
+
+    flat              1 if all episodes of random play earned the same: nothing was found by chance alone
+    rarity_decisions  rarity times log_decisions: what is rare is the harder to learn, the more decisions lead to it
+    """
+    flat = float(values["variety"] < FLAT_VARIETY)
+    return {**values, "flat": flat, "rarity_decisions": values["rarity"] * values["log_decisions"]}
 
 
 def _rarity(samples: Samples) -> float:

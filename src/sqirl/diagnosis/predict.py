@@ -80,13 +80,16 @@ def fitted_models(sampled: dict[str, dict[str, float]]) -> dict[str, dict[str, S
     }
 
 
-def training_data(kind: str, algorithm: str, sampled: dict[str, dict[str, float]]) -> TrainingData:
+def training_data(
+    kind: str, algorithm: str, sampled: dict[str, dict[str, float]], *, features: tuple[str, ...] | None = None
+) -> TrainingData:
     """The features of the paper's environments beside the steps that the paper's run of an algorithm needed."""
+    names = features or FEATURES[kind]
     found = exact_rows(sampled) if kind == EXACT else sampled
     rows = [row for row in catalogue() if str(row.env_id) in found]
     ranges = np.array([step_range(row.paper_steps[algorithm]) for row in rows])
-    x = np.array([[found[str(row.env_id)][name] for name in FEATURES[kind]] for row in rows])
-    return TrainingData(FEATURES[kind], x, ranges[:, 0], ranges[:, 1], tuple(game_of(row.env_id) for row in rows))
+    x = np.array([[found[str(row.env_id)][name] for name in names] for row in rows])
+    return TrainingData(names, x, ranges[:, 0], ranges[:, 1], tuple(game_of(row.env_id) for row in rows))
 
 
 def fitted_to_our_runs(sampled: dict[str, dict[str, float]], runs: Sequence[OurRun]) -> dict[str, StepModel]:

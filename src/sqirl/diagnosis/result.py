@@ -176,7 +176,7 @@ class Diagnosis:
         ours = next(prediction for prediction in self.predictions if prediction.rule == OURS)
         name, steps = ALGORITHMS[ours.algorithm], steps_in_words(ours.steps)
         lines = [
-            f"  With our presets, until the policy is good: it loses at most {self._tolerance} of the gain on random play",
+            f"  With our presets, until the policy is good: it loses at most {self._tolerance}",
             f"    {name:<6} {steps} steps, 90 % interval {interval_in_words(*ours.interval)}",
             "  By the paper's rule, until a mean reaches the optimum itself: the chance within 5 million steps",
         ]
@@ -187,10 +187,12 @@ class Diagnosis:
 
     @property
     def _tolerance(self) -> str:
+        """What a good policy may lose, in words."""
         if self.analysis is not None:
-            return f"{100 * epsilon_of(self.analysis):.2g} %"
+            return f"{100 * epsilon_of(self.analysis):.2g} % of the gain on random play"
         assert self.samples is not None
-        return f"{100 * tolerance_of(self.samples.best_return, self.samples.random.mean):.2g} %"
+        share = tolerance_of(self.samples.best_return, self.samples.random.mean)
+        return f"{100 * share:.2g} % of what the best return seen gains on random play"
 
     def _prediction_notes(self, kind: str) -> list[str]:
         """What the models are fitted to, and how good they are."""
