@@ -89,10 +89,8 @@ def main() -> None:
         wanted = options.only in case.title and not options.table
         if wanted and (options.again or options.predict or case.title not in results):
             known = None if options.again else results.get(case.title)
-            results = {
-                **read_results(),
-                case.title: run(case, options.seconds, known),
-            }  # another process may have written
+            result = run(case, options.seconds, known)
+            results = {**read_results(), case.title: result}  # another process may have written in the meantime
             kept = {case.title: results[case.title] for case in CASES if case.title in results}
             lines = ",\n".join(f"{json.dumps(name)}:{json.dumps(found)}" for name, found in kept.items())
             write_atomically(RESULTS, f"{{\n{lines}\n}}\n".encode())

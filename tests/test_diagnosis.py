@@ -22,6 +22,7 @@ from sqirl.diagnosis.table import longest_episode
 from sqirl.diagnosis.words import chance_in_words, interval_in_words, odds_in_words, steps_in_words
 from sqirl.envs.description import describe
 from sqirl.errors import SqirlError
+from sqirl.mdp.build import build_mdp
 from sqirl.mdp.tabular import END, TabularMDP
 
 
@@ -136,6 +137,10 @@ def test_a_counter_that_decides_rewards_is_not_held() -> None:
     late = describe("diagnosis_envs:PaysLate")
     assert counters_of(late) == ["elapsed"] and held_env(late, ["elapsed"], 20) is None
     assert held_env(describe("diagnosis_envs:Counts"), ["elapsed"], 20) is not None
+    in_a_file = describe(f"{envs.__file__}:Counts")
+    held = held_env(in_a_file, ["elapsed"], 20)
+    assert held is not None and held.name == f'{in_a_file.name} {{"sqirl:hold": ["elapsed"]}}'
+    assert build_mdp(held, horizon=20).num_states == 5 and build_mdp(in_a_file, horizon=20).num_states > 5
     assert counters_of(describe("diagnosis_envs:Walk")) == [] and held_env(late, [], 20) is None
 
 

@@ -22,6 +22,7 @@ from sqirl.diagnosis.features import (
     SAMPLED,
     SEEN_AS,
     are_pictures,
+    derived,
     sampled_features,
     sampled_horizon,
     tolerance_of,
@@ -168,6 +169,12 @@ def test_our_runs_leave_out_what_tests_the_model() -> None:
     assert all(run.table.startswith("BRIDGE/") and run.seen_as in SEEN_AS for run in runs)
     small = {run.table for run in runs if run.seen_as != PICTURES}
     assert any("Sticky" in table for table in small) and any("Sticky" not in table for table in small)
+
+
+def test_features_that_follow_from_others() -> None:
+    values = {"rarity": 2.0, "variety": 0.0, "log_decisions": 3.0}
+    assert derived(values) == {**values, "flat": 1.0, "rarity_decisions": 6.0}
+    assert derived({**values, "variety": 0.01})["flat"] == 0.0
 
 
 def test_pictures_and_grids() -> None:

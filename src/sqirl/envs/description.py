@@ -217,8 +217,9 @@ def _describe_text(text: str) -> EnvDescription:
 
 def holding(description: EnvDescription, names: Sequence[str]) -> EnvDescription:
     """The same user's env with these attributes held at their value of the start; its name says it where it has one."""
-    if description.remote_name is not None:
-        return describe(name_with(description.remote_name, {HOLD: list(names)}))
+    if description.remote_name is not None:  # not described anew: that would import its file again, as other classes
+        name = name_with(description.remote_name, {HOLD: list(names)})
+        description = replace(description, name=name, remote_name=name)
     return _holding(description, tuple(names))
 
 
