@@ -200,4 +200,5 @@ def test_harder_is_longer() -> None:
 
     easy, hard = predict(exact_features(5.0, math.log(20))), predict(exact_features(30.0, math.log(20)))
     assert all(one.steps < other.steps for one, other in zip(easy, hard, strict=True))
-    assert easy[0].chance() > 0.9 > 0.1 > hard[0].chance()
+    assert easy[0].rule == OURS and easy[0].chance() > 0.9 and 10 * easy[0].steps < hard[0].steps
+    assert easy[1].chance() > 0.9 > 0.1 > hard[1].chance()

@@ -89,9 +89,9 @@ def test_a_run_that_is_cut_decides_nothing(monkeypatch: pytest.MonkeyPatch, clif
 
 def test_what_was_analysed_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     configs = trained(monkeypatch, [0.5, 1.0])
-    found = diagnose("diagnosis_envs:Counts", horizon=4000, time_limit=6)
+    found = diagnose('diagnosis_envs:Counts {"sqirl:hold": ["elapsed"]}', horizon=12, time_limit=10)
     assert verify("diagnosis_envs:Counts", found).reached_at == 20_000
-    assert configs[0].env_id == 'diagnosis_envs:Counts {"sqirl:hold": ["elapsed"], "sqirl:horizon": 4000}'
+    assert configs[0].env_id == 'diagnosis_envs:Counts {"sqirl:hold": ["elapsed"], "sqirl:horizon": 12}'
 
 
 def test_what_cannot_be_trained_is_said(tmp_path: Path, cliff: Diagnosis) -> None:
