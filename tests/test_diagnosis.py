@@ -133,11 +133,12 @@ def test_a_step_counter_is_not_held_where_the_states_can_be_listed_or_where_it_i
     assert free.scope.startswith("sampled, not exact: ") and "--hold elapsed" in free.verdict.advice[0]
 
 
-def test_a_counter_that_decides_rewards_is_not_held() -> None:
+def test_a_counter_that_decides_rewards_is_not_held(tmp_path: Path) -> None:
     late = describe("diagnosis_envs:PaysLate")
     assert counters_of(late) == ["elapsed"] and held_env(late, ["elapsed"], 20) is None
     assert held_env(describe("diagnosis_envs:Counts"), ["elapsed"], 20) is not None
-    in_a_file = describe(f"{envs.__file__}:Counts")
+    (tmp_path / "counting_env.py").write_text(Path(envs.__file__).read_text(encoding="utf-8"), encoding="utf-8")
+    in_a_file = describe(f"{tmp_path / 'counting_env.py'}:Counts")
     held = held_env(in_a_file, ["elapsed"], 20)
     assert held is not None and held.name == f'{in_a_file.name} {{"sqirl:hold": ["elapsed"]}}'
     assert build_mdp(held, horizon=20).num_states == 5 and build_mdp(in_a_file, horizon=20).num_states > 5
