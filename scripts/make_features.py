@@ -4,8 +4,8 @@
 
 The samples of each environment are kept as one JSON file in FOLDER. A row that has a file is not sampled again, so the script can
 be stopped and continued. Time is the processor's, so that other work on the machine does not change the result. At the end the
-models are fitted and their leave-one-game-out errors are printed. `--summarise` does only that, with the features that are
-already in the file for rows without samples.
+models are fitted, those of our own runs (scripts/make_our_runs.py) too, and their leave-one-game-out errors are printed.
+`--summarise` does only that, with the features that are already in the file for rows without samples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 
 from sqirl.diagnosis.features import features_path, sampled_features
-from sqirl.diagnosis.predict import fitted_models, quality_table, shipped_features
+from sqirl.diagnosis.our_runs import read_our_runs
+from sqirl.diagnosis.predict import fitted_models, fitted_to_our_runs, quality_table, shipped_features
 from sqirl.diagnosis.sampling import Samples, sample
 from sqirl.diagnosis.simulator import simulator_of
 from sqirl.envs.catalogue import catalogue
@@ -51,19 +52,21 @@ def _sample(env_id: EnvId, folder: Path, seconds: float) -> None:
 
 
 def _summarise(folder: Path) -> None:
-    """Write the features of all rows that are sampled, and the models that are fitted to them."""
+    """Write the features of all rows that are sampled, and the models that are fitted to them and to our own runs."""
     rows = dict(shipped_features())
     for row in catalogue():
         path = _file(folder, row.env_id)
         if path.exists():
-            samples = Samples.from_dict(json.loads(path.read_text()))
-            rows[str(row.env_id)] = {name: round(value, 4) for name, value in sampled_features(samples).values.items()}
-    models = fitted_models(rows)
+            values = sampled_features(Samples.from_dict(json.loads(path.read_text()))).values
+            rows[str(row.env_id)] = {name: round(value, 4) for name, value in values.items() if name != "pictures"}
+    models, ours = fitted_models(rows), fitted_to_our_runs(rows, read_our_runs())
     lines = ",\n".join(f"{json.dumps(name)}:{json.dumps(found)}" for name, found in rows.items())
     fitted = {kind: {name: model.to_dict() for name, model in found.items()} for kind, found in models.items()}
-    write_atomically(features_path(), f'{{"rows":{{\n{lines}}},\n"models":{json.dumps(fitted)}}}\n'.encode())
+    own = json.dumps({kind: model.to_dict() for kind, model in ours.items()})
+    text = f'{{"rows":{{\n{lines}}},\n"models":{json.dumps(fitted)},\n"ours":{own}}}\n'
+    write_atomically(features_path(), text.encode())
     print(f"{len(rows)} environments in {features_path()}")
-    print(quality_table(models))
+    print(quality_table(models, ours))
 
 
 if __name__ == "__main__":

@@ -67,6 +67,27 @@ class Saves(Walk):
         self.cell = state
 
 
+class Counts(Walk):
+    """Counts its steps. What the last cell pays falls with them."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        self.elapsed = 0
+        return super().reset(seed=seed)
+
+    def step(self, action: int):
+        self.elapsed += 1
+        seen, reward, over, cut, more = super().step(action)
+        return seen, reward * (1 - self.elapsed / 10_000), over, cut, more
+
+
+class PaysLate(Counts):
+    """Pays for action 1 in its third step only: without the counter there is nothing to earn."""
+
+    def step(self, action: int):
+        seen, _, over, cut, more = super().step(action)
+        return seen, float(self.elapsed == 3 and action == 1), over, cut, more
+
+
 class Alternate(gym.Env):
     """Pays for 1, 0, 1, 0, … and always looks the same after the start: the action depends on the clock, or on what was seen."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -14,11 +15,14 @@ from typer.testing import CliRunner
 import diagnosis_envs as envs
 import sqirl
 from sqirl.cli.main import application
+from sqirl.diagnosis.hold import counters_of, held_env
 from sqirl.diagnosis.observations import look_at_observations, stack_two
 from sqirl.diagnosis.page import write_page
 from sqirl.diagnosis.table import longest_episode
 from sqirl.diagnosis.words import chance_in_words, interval_in_words, odds_in_words, steps_in_words
+from sqirl.envs.description import describe
 from sqirl.errors import SqirlError
+from sqirl.mdp.build import build_mdp
 from sqirl.mdp.tabular import END, TabularMDP
 
 
@@ -109,6 +113,38 @@ def test_own_envs(env: type[gym.Env], scope: str, saved: str) -> None:
         assert env is envs.Uncopyable and found.samples.best_return == 1.0
 
 
+HELD = "its elapsed held at the value of the start (rewards and ends that depend on it are those of the first step)"
+
+
+@pytest.mark.parametrize("env", ["diagnosis_envs:Counts", envs.Counts()], ids=["by name", "an env"])
+def test_a_step_counter_is_held_where_the_states_cannot_be_listed(env: Any) -> None:
+    found = sqirl.diagnose(env, horizon=4000, time_limit=6)
+    assert found.scope == f"exact: {HELD}" and found.scope in str(found).splitlines()[0]
+    assert found.num_states == 5 and found.analysis is not None
+    assert found.analysis.optimal_return == pytest.approx(1 - 1 / 10_000)  # the reward of the first step
+    assert json.loads(found.to_json())["scope"] == found.scope
+
+
+def test_a_step_counter_is_not_held_where_the_states_can_be_listed_or_where_it_is_forbidden() -> None:
+    found = sqirl.diagnose("diagnosis_envs:Counts", horizon=12, time_limit=30)
+    assert found.scope == "exact" and found.analysis is not None
+    assert found.analysis.optimal_return == pytest.approx(1 - 5 / 10_000)
+    free = sqirl.diagnose("diagnosis_envs:Counts", horizon=4000, time_limit=4, hold_counters=False)
+    assert free.scope.startswith("sampled, not exact: ") and "--hold elapsed" in free.verdict.advice[0]
+
+
+def test_a_counter_that_decides_rewards_is_not_held(tmp_path: Path) -> None:
+    late = describe("diagnosis_envs:PaysLate")
+    assert counters_of(late) == ["elapsed"] and held_env(late, ["elapsed"], 20) is None
+    assert held_env(describe("diagnosis_envs:Counts"), ["elapsed"], 20) is not None
+    (tmp_path / "counting_env.py").write_text(Path(envs.__file__).read_text(encoding="utf-8"), encoding="utf-8")
+    in_a_file = describe(f"{tmp_path / 'counting_env.py'}:Counts")
+    held = held_env(in_a_file, ["elapsed"], 20)
+    assert held is not None and held.name == f'{in_a_file.name} {{"sqirl:hold": ["elapsed"]}}'
+    assert build_mdp(held, horizon=20).num_states == 5 and build_mdp(in_a_file, horizon=20).num_states > 5
+    assert counters_of(describe("diagnosis_envs:Walk")) == [] and held_env(late, [], 20) is None
+
+
 def test_the_mean_over_random_starts() -> None:
     """From cell c of 0..4, going right always earns 1; random play earns what random walks with 20 steps do."""
     found = sqirl.diagnose("diagnosis_envs:StartsAnywhere", horizon=20, time_limit=30)
@@ -141,7 +177,7 @@ def test_estimated_outcomes_have_intervals_that_hold_the_truth() -> None:
     for name in ("optimal_return", "random_return"):
         low, high = found.analysis.intervals[name]
         assert low <= getattr(exact, name) <= high
-    assert not found.is_exact and "Those of this environment are not exact" in str(found)
+    assert not found.is_exact and "The features of this environment are not exact" in str(found)
 
 
 def test_rounding_that_decided_is_said_in_the_first_line() -> None:

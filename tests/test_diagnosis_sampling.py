@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -12,13 +13,37 @@ import pytest
 
 import diagnosis_envs as envs
 import sqirl
-from sqirl.diagnosis.features import EXACT, NEVER, NOT_RARE, SAMPLED, sampled_features, sampled_horizon, tolerance_of
+from sqirl.diagnosis.features import (
+    EXACT,
+    GRID,
+    NEVER,
+    NOT_RARE,
+    PICTURES,
+    SAMPLED,
+    SEEN_AS,
+    are_pictures,
+    derived,
+    sampled_features,
+    sampled_horizon,
+    tolerance_of,
+)
 from sqirl.diagnosis.model import LAST, TrainingData, fit, step_range
-from sqirl.diagnosis.predict import ALGORITHMS, fitted_models, models, predict, shipped_features
+from sqirl.diagnosis.our_runs import OurRun, read_our_runs
+from sqirl.diagnosis.predict import (
+    ALGORITHMS,
+    fitted_models,
+    fitted_to_our_runs,
+    models,
+    our_models,
+    predict,
+    quality_table,
+    shipped_features,
+)
 from sqirl.diagnosis.sampling import RandomPlay, Samples, sample
 from sqirl.diagnosis.simulator import EnvSimulator, GameSimulator, simulator_of
 from sqirl.envs.catalogue import catalogue
 from sqirl.envs.description import describe
+from sqirl.envs.suites import OURS
 from table_envs import TableGame
 from test_whatif import corridor
 from tiny_tables import enumerated_return, tiny_table
@@ -79,7 +104,7 @@ def test_an_atari_game_goes_back_and_draws_anew() -> None:
 
 
 def samples_with(returns: list[float]) -> Samples:
-    random = RandomPlay(np.array(returns), np.full(len(returns), 10.0), 0.0, 0.0, 1e-6)
+    random = RandomPlay(np.array(returns), np.full(len(returns), 10.0), 0.0, 0.0, *np.zeros((2, len(returns))), 1e-6)
     return Samples(4, 10, "", random, (), max(returns), min(returns), 1, 1.0)
 
 
@@ -118,7 +143,7 @@ def test_the_shipped_models_are_good_on_games_left_out() -> None:
     assert set(rows) == {str(row.env_id) for row in catalogue()}
     assert models()[EXACT, "ppo"].quality.auc >= 0.90 and models()[SAMPLED, "ppo"].quality.auc >= 0.78
     assert models()[SAMPLED, "ppo"].quality.rows == 155
-    assert all(0.85 <= model.quality.coverage <= 0.95 for model in models().values())
+    assert all(0.85 <= model.quality.coverage <= 0.95 for model in [*models().values(), *our_models().values()])
 
 
 def test_the_shipped_models_are_those_of_the_shipped_features() -> None:
@@ -127,6 +152,47 @@ def test_the_shipped_models_are_those_of_the_shipped_features() -> None:
         for algorithm in ALGORITHMS:
             shipped = models()[kind, algorithm]
             assert again[kind][algorithm].coefficients == pytest.approx(shipped.coefficients, abs=0.05)
+    for kind, model in fitted_to_our_runs(shipped_features(), read_our_runs()).items():
+        assert model.coefficients == pytest.approx(our_models()[kind].coefficients, abs=0.05)
+        assert model.rule == OURS and model.quality == our_models()[kind].quality
+
+
+def test_the_errors_in_the_docs_are_those_of_the_shipped_models() -> None:
+    fitted = {kind: {algorithm: models()[kind, algorithm] for algorithm in ALGORITHMS} for kind in (EXACT, SAMPLED)}
+    page = Path(__file__).parent.parent / "docs" / "diagnose.md"
+    assert quality_table(fitted, our_models()) in page.read_text(encoding="utf-8")
+
+
+def test_our_runs_leave_out_what_tests_the_model() -> None:
+    runs = read_our_runs()
+    assert len({run.table for run in runs}) >= 20 and all("MiniGrid-Empty" not in run.table for run in runs)
+    assert all(run.table.startswith("BRIDGE/") and run.seen_as in SEEN_AS for run in runs)
+    small = {run.table for run in runs if run.seen_as != PICTURES}
+    assert any("Sticky" in table for table in small) and any("Sticky" not in table for table in small)
+
+
+def test_features_that_follow_from_others() -> None:
+    values = {"rarity": 2.0, "variety": 0.0, "log_decisions": 3.0}
+    assert derived(values) == {**values, "flat": 1.0, "rarity_decisions": 6.0}
+    assert derived({**values, "variety": 0.01})["flat"] == 0.0
+
+
+def test_pictures_and_grids() -> None:
+    assert are_pictures((210, 160, 3)) and are_pictures((64, 64, 3)) and are_pictures((4, 84, 84))
+    assert (
+        not are_pictures((7, 7, 3))
+        and not are_pictures((25, 25, 3))
+        and not are_pictures((500,))
+        and not are_pictures(())
+    )
+
+
+def test_what_a_run_of_ours_says() -> None:
+    def run(reached_at: int | None, steps: int) -> tuple[float, float]:
+        return OurRun("env", "BRIDGE/x", GRID, 0, reached_at, steps, {}).step_range
+
+    assert run(10_000, 10_008) == (-math.inf, 4.0) and run(20_000, 20_008) == (4.0, pytest.approx(math.log10(20_000)))
+    assert run(None, 100_000) == (5.0, math.inf)  # it was cut
 
 
 def test_harder_is_longer() -> None:
@@ -134,4 +200,5 @@ def test_harder_is_longer() -> None:
 
     easy, hard = predict(exact_features(5.0, math.log(20))), predict(exact_features(30.0, math.log(20)))
     assert all(one.steps < other.steps for one, other in zip(easy, hard, strict=True))
-    assert easy[0].chance() > 0.9 > 0.1 > hard[0].chance()
+    assert easy[0].rule == OURS and easy[0].chance() > 0.9 and 10 * easy[0].steps < hard[0].steps
+    assert easy[1].chance() > 0.9 > 0.1 > hard[1].chance()

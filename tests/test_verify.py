@@ -12,6 +12,8 @@ import pytest
 import sqirl
 from sqirl.diagnosis import verify as module
 from sqirl.diagnosis.diagnose import diagnose
+from sqirl.diagnosis.features import exact_features
+from sqirl.diagnosis.predict import predict
 from sqirl.diagnosis.result import Diagnosis
 from sqirl.diagnosis.verify import OPEN, RIGHT, WRONG, Verification, verify
 from sqirl.errors import SqirlError
@@ -39,7 +41,8 @@ def run(reached_at: int | None, low: float, high: float, steps: int = 5_000_000)
         (run(None, 10_000, 55_000, steps=55_000), WRONG),
         (run(None, 10_000, 55_000, steps=30_000), OPEN),  # the time ended
         (run(None, 400_000, 9e6), RIGHT),  # five million steps and more were predicted
-        (run(None, 400_000, 9e6, steps=4_000_000), OPEN),
+        (run(None, 400_000, 9e6, steps=4_000_000), RIGHT),  # whatever follows is in the interval
+        (run(None, 400_000, 9e6, steps=300_000), OPEN),
     ],
 )
 def test_what_a_run_says(found: Verification, outcome: str) -> None:
@@ -84,6 +87,13 @@ def test_a_run_that_is_cut_decides_nothing(monkeypatch: pytest.MonkeyPatch, clif
     assert found.steps == 10_000 and found.cut and found.outcome == OPEN
 
 
+def test_what_was_analysed_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = trained(monkeypatch, [0.5, 1.0])
+    found = diagnose('diagnosis_envs:Counts {"sqirl:hold": ["elapsed"]}', horizon=12, time_limit=10)
+    assert verify("diagnosis_envs:Counts", found).reached_at == 20_000
+    assert configs[0].env_id == 'diagnosis_envs:Counts {"sqirl:hold": ["elapsed"], "sqirl:horizon": 12}'
+
+
 def test_what_cannot_be_trained_is_said(tmp_path: Path, cliff: Diagnosis) -> None:
     mdp = TabularMDP.deterministic(np.full((1, 2), END, np.int32), np.array([[0.0, 1.0]]), horizon=1)
     mdp.save(tmp_path / "one.npz")
@@ -104,9 +114,33 @@ def test_verify_really_trains(sqirl) -> None:
     assert code == 0 and "PPO reached 0.901 after 10,000 steps" in out.splitlines()[-1]
 
 
-def test_the_table_of_the_docs_is_that_of_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    script = importlib.import_module("verify_predictions")
+    return importlib.import_module("verify_predictions")
+
+
+def test_a_run_beside_a_new_prediction(script: Any) -> None:
+    features = exact_features(12.0, 3.0)
+    known = {
+        "verification": run(90_000, 1.0, 2.0).to_dict(),
+        "features": {"kind": features.kind, "values": dict(features.values)},
+    }
+    again = Verification.from_dict(script.predicted_again(known)["verification"])
+    ppo = predict(features)[0]
+    assert (again.predicted, (again.low, again.high)) == (ppo.steps, ppo.interval) and again.reached_at == 90_000
+    assert script.is_same(0.9, 0.91) and not script.is_same(0.9, 0.95)
+
+
+def test_the_shipped_predictions_are_those_of_the_shipped_models(script: Any) -> None:
+    for result in script.read_results().values():
+        if result["verification"] is not None:
+            shipped, again = (one["verification"] for one in (result, script.predicted_again(result)))
+            assert again["predicted"] == pytest.approx(shipped["predicted"], rel=0.01)
+            assert again["outcome"] == shipped["outcome"]
+
+
+def test_the_table_of_the_docs_is_that_of_the_runs(script: Any) -> None:
     results = script.read_results()
-    assert len(results) >= 10
+    assert len(results) >= 20 and set(results) == {case.title for case in script.CASES}
     assert script.results_table(results) in (ROOT / "docs" / "diagnose.md").read_text(encoding="utf-8")

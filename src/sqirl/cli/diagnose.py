@@ -17,6 +17,10 @@ def command(
     env: Annotated[str, typer.Argument(help=ENV_HELP)],
     env_kwargs: EnvKwargs = None,
     hold: Hold = None,
+    no_hold: Annotated[
+        bool,
+        typer.Option("--no-hold", help="Do not hold a step counter where the states cannot be listed because of it."),
+    ] = False,
     horizon: Annotated[
         int | None, typer.Option(help="Steps of an episode (default: the env's own limit).", min=1)
     ] = None,
@@ -36,7 +40,7 @@ def command(
     if out is not None:
         check_page_path(out)
     with redirect_stdout(sys.stderr):  # what the env itself prints is no result
-        found = diagnose(env, horizon=horizon, time_limit=time_limit)
+        found = diagnose(env, horizon=horizon, time_limit=time_limit, hold_counters=not no_hold)
         if out is not None:
             write_page(found, out)
     if not as_json:

@@ -9,8 +9,20 @@ from pathlib import Path
 import numpy as np
 
 from sqirl.analysis.result import Analysis
-from sqirl.diagnosis.facts import GIVEN, LONGEST, LONGEST_SEEN, OF_TABLE, OWN_LIMIT, Facts, Probe, probe, spaces_of
+from sqirl.diagnosis.facts import (
+    GIVEN,
+    LONGEST,
+    LONGEST_SEEN,
+    OF_TABLE,
+    OWN_LIMIT,
+    Facts,
+    Probe,
+    probe,
+    sees_pictures,
+    spaces_of,
+)
 from sqirl.diagnosis.features import sampled_features, sampled_horizon
+from sqirl.diagnosis.hold import counters_of, held_env
 from sqirl.diagnosis.observations import labels_of, look_at_observations
 from sqirl.diagnosis.predict import predict
 from sqirl.diagnosis.result import Diagnosis
@@ -19,7 +31,6 @@ from sqirl.diagnosis.simulator import Simulator, simulator_of
 from sqirl.diagnosis.table import SECONDS_PER_ENTRY, analysed, open_table, simulate_sqirl, table_features
 from sqirl.diagnosis.verdict import FLAT, UNKNOWN, verdict_of_samples, verdict_of_table
 from sqirl.diagnosis.whatif import Change, whatif
-from sqirl.envs.counters import step_counters
 from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.envs.starts import FIRST_SEEDS
 from sqirl.errors import SqirlError, WorkFailed
@@ -30,6 +41,11 @@ from sqirl.mdp.tabular import TabularMDP
 BUILD_SHARE, SAMPLE_SHARE = 0.35, 0.4
 #: The longest time limit: thirty years.
 MAX_SECONDS = 1e9
+#: What to do about a counter of steps.
+_COUNTS = (
+    "Its attribute {name} counts steps, so its states do not repeat and could not be listed. If neither rewards nor ends should "
+    "depend on it: sqirl diagnose ENV --hold {name}"
+)
 #: The share of the time to list the states that finding the starts may take.
 START_SHARE = 0.2
 
@@ -41,17 +57,26 @@ class _Case:
     description: EnvDescription
     deadline: float
     time_limit: float
+    hold_counters: bool
 
     def left(self) -> float:
         return self.deadline - time.monotonic()
 
 
-def diagnose(env: EnvLike | TabularMDP | Path, *, horizon: int | None = None, time_limit: float = 60.0) -> Diagnosis:
+def diagnose(
+    env: EnvLike | TabularMDP | Path,
+    *,
+    horizon: int | None = None,
+    time_limit: float = 60.0,
+    hold_counters: bool = True,
+) -> Diagnosis:
     """Everything that can be said about an environment within the time limit.
 
     :param env: an id, 'module:Class', an env, an .npz file, or a TabularMDP
     :param horizon: steps of an episode; the env's own limit if None
     :param time_limit: seconds
+    :param hold_counters: where an attribute of the env counts steps and the states cannot be listed because of it, list them with
+        the attribute held at its value of the start; `Diagnosis.scope` says it
     """
     if not 0 < time_limit <= MAX_SECONDS:
         raise SqirlError(f"time limit {time_limit:g} is no number of seconds above 0, or above {MAX_SECONDS:g}")
@@ -61,7 +86,7 @@ def diagnose(env: EnvLike | TabularMDP | Path, *, horizon: int | None = None, ti
     if isinstance(env, TabularMDP):
         return _of_table(env, horizon, deadline)
     description = describe(env)
-    case = _Case(description, deadline, time_limit)
+    case = _Case(description, deadline, time_limit, hold_counters)
     try:
         return _of_dynamics(case, horizon) if description.dynamics is not None else _of_live_env(case, horizon)
     except WorkFailed as error:  # the env is at fault, not the work
@@ -110,17 +135,32 @@ def _of_live_env(case: _Case, horizon: int | None) -> Diagnosis:
     if simulator.num_actions < 2:
         raise SqirlError(f"{facts.env_id} has one action only; there is nothing to choose")
     seconds = min(BUILD_SHARE * case.time_limit, case.left() - SAMPLE_SHARE * case.time_limit)
-    mdp, reason = open_table(
-        description, T, seconds, ends_by_itself=source == LONGEST_SEEN, starts=_seeds(found, seconds)
-    )
-    if mdp is not None:
-        if source == LONGEST_SEEN:
-            facts = replace(facts, horizon=mdp.horizon or T, horizon_is=LONGEST)
-        exact = _exact(mdp, facts, simulator, case.deadline, reserve=SAMPLE_SHARE * case.time_limit)
-        if exact is not None:
-            return exact
-        reason = f"its {mdp.num_states:,} states over {facts.horizon} steps take longer to analyse than the time limit"
-    return _sampled(case, facts, simulator, reason)
+    counters = counters_of(description)
+    held = held_env(description, counters, T) if case.hold_counters else None
+    ways = [description] if held is None else [description, held]
+    reasons = []
+    for listed in ways:
+        mdp, reason = open_table(
+            listed, T, seconds / len(ways), ends_by_itself=source == LONGEST_SEEN, starts=_seeds(found, seconds)
+        )
+        reasons.append(reason)
+        if mdp is not None:
+            exact = _listed(
+                mdp, replace(facts, env_id=listed.name), source, simulator_of(listed, horizon=horizon), case
+            )
+            if exact is not None:
+                return exact
+            reasons[-1] = (
+                f"its {mdp.num_states:,} states over {facts.horizon} steps take longer to analyse than the time limit"
+            )
+    return _sampled(case, facts, simulator, reasons[0], counters)
+
+
+def _listed(mdp: TabularMDP, facts: Facts, source: str, simulator: Simulator, case: _Case) -> Diagnosis | None:
+    """The diagnosis of an env whose states were listed; None if there is no time for its analysis."""
+    if source == LONGEST_SEEN:
+        facts = replace(facts, horizon=mdp.horizon or facts.horizon, horizon_is=LONGEST)
+    return _exact(mdp, facts, simulator, case.deadline, reserve=SAMPLE_SHARE * case.time_limit)
 
 
 def _seeds(found: Probe, seconds: float) -> int | None:
@@ -206,29 +246,16 @@ def _tried(mdp: TabularMDP, analysis: Analysis, seconds: float) -> tuple[Change,
     return whatif(mdp, **changes, analysis=analysis).changes  # type: ignore[arg-type]
 
 
-def _counter_advice(description: EnvDescription) -> list[str]:
-    """How to do without a counter of steps that makes every step lead to new states."""
-    try:
-        counters = [] if description.is_bridge else step_counters(description.make_game())
-    except SqirlError:  # an env that cannot be copied
-        return []
-    return [
-        f"Its attribute {name} counts steps, so its states do not repeat and could not be listed. If neither rewards nor ends "
-        f"should depend on it: sqirl diagnose ENV --hold {name}"
-        for name in counters
-    ]
-
-
-def _sampled(case: _Case, facts: Facts, simulator: Simulator, reason: str) -> Diagnosis:
+def _sampled(case: _Case, facts: Facts, simulator: Simulator, reason: str, counters: list[str]) -> Diagnosis:
     seconds = min(SAMPLE_SHARE * case.time_limit, 0.9 * case.left())
     samples = sample(simulator, seconds=max(seconds, 0.5))
     if samples.horizon is None:
         samples = replace(samples, horizon=facts.horizon)
     reach = sampled_horizon(samples)
-    features = sampled_features(samples)
+    features = sampled_features(samples, pictures=sees_pictures(case.description, simulator))
     predictions = predict(features)
     verdict = verdict_of_samples(samples, reach, predictions)
-    verdict = replace(verdict, advice=(*_counter_advice(case.description), *verdict.advice))
+    verdict = replace(verdict, advice=(*(_COUNTS.format(name=name) for name in counters), *verdict.advice))
     return Diagnosis(
         facts=facts,
         verdict=verdict,

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from sqirl.diagnosis.features import are_pictures
 from sqirl.diagnosis.simulator import EnvSimulator, Simulator, same
 from sqirl.diagnosis.words import number
 from sqirl.envs.check import check_actions
@@ -147,6 +148,14 @@ def spaces_of(description: EnvDescription, simulator: Simulator | None) -> tuple
         shape = "x".join(map(str, description.view().observation_shape))
         return f"pictures of {shape}", f"Discrete({description.num_actions()})"
     return "the number of the state", f"Discrete({description.num_actions()})"
+
+
+def sees_pictures(description: EnvDescription, simulator: Simulator) -> bool:
+    """Does the agent see pictures?"""
+    if isinstance(simulator, EnvSimulator):
+        shape = getattr(simulator.env.observation_space, "shape", None)
+        return shape is not None and are_pictures(shape)
+    return description.is_bridge and are_pictures(description.view().observation_shape)
 
 
 def _short(space: Any) -> str:

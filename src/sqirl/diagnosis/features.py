@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -19,10 +19,18 @@ from sqirl.mdp.scope import is_estimated
 #: Kinds of features, and the names of the numbers of each.
 EXACT, SAMPLED = "exact", "sampled"
 FEATURES = {EXACT: ("difficulty", "log_length"), SAMPLED: ("rarity", "log_decisions", "variety")}
+#: Of the prediction for our own runs. `paper_center` is log10 of the steps that are predicted by the paper's rule.
+OUR_FEATURES = {EXACT: ("difficulty", "pictures"), SAMPLED: ("paper_center", "pictures")}
+#: A picture is at least so many points high and wide; smaller arrays are grids.
+PICTURE_SIZE = 32
+#: How an agent sees an environment: as pictures, as a grid or some numbers, or as the number of the state.
+PICTURES, GRID, NUMBER = SEEN_AS = "pictures", "grid", "number"
 #: Rewards that are met more often than once in so many episodes (a power of ten) are not rare.
 NOT_RARE = 2.0
 #: Powers of ten for returns that were never unusual: where rollouts differ late in an episode, and where nothing differs at all.
 LATE_ONLY, NEVER = 3.5, 4.5
+#: Returns with less variety than this are all equal.
+FLAT_VARIETY = 1e-6
 #: Classes of returns between the worst and the best one seen.
 CLASSES = 10
 #: Random play is punished if the optimal return is less than this share of the gain on it, and more than the least scale.
@@ -77,13 +85,19 @@ def features_path() -> Path:
     return Path(str(resources.files("sqirl.data"))) / "features.json"
 
 
-def exact_features(difficulty: float, log_length: float) -> Features:
+def exact_features(difficulty: float, log_length: float, *, pictures: bool = False) -> Features:
     """The features of a table.
 
     :param difficulty: log A · H̄_ε, the logarithm of the episodes that planning needs
     :param log_length: the logarithm of the mean length of an episode of random play, the steps of each of them
+    :param pictures: does the agent see pictures?
     """
-    return Features(EXACT, {"difficulty": difficulty, "log_length": log_length})
+    return Features(EXACT, {"difficulty": difficulty, "log_length": log_length, "pictures": float(pictures)})
+
+
+def are_pictures(shape: Sequence[int]) -> bool:
+    """Are observations of this shape pictures, and not grids or lists of numbers?"""
+    return len(shape) >= 3 and sorted(shape)[-2] >= PICTURE_SIZE
 
 
 def tolerance_of(optimal: float, random: float) -> float:
@@ -129,13 +143,14 @@ def difficulty_of(found: TolerantHorizon, num_actions: int) -> float | None:
     return found.k * math.log(num_actions) - 2 * math.log(found.gap)
 
 
-def sampled_features(samples: Samples) -> Features:
+def sampled_features(samples: Samples, *, pictures: bool = False) -> Features:
     """What random play and rollouts say.
 
     rarity          how much rarer than once in a hundred episodes an unusual return is, in powers of ten
     log_decisions   log of the mean length of an episode of random play times log A
     variety         the entropy of the returns of random play, in ten classes between the worst and the best return seen
     log_length      log of the mean length of an episode of random play, for the exact features of the same environment
+    pictures        1 if the agent sees pictures
     """
     length = max(float(samples.random.lengths.mean()), 1.0)
     spread = samples.best_return - samples.worst_return
@@ -147,8 +162,19 @@ def sampled_features(samples: Samples) -> Features:
         "log_decisions": math.log(length * math.log(samples.num_actions)),
         "variety": float(-(shares * np.log(shares)).sum()),
         "log_length": math.log(length),
+        "pictures": float(pictures),
     }
     return Features(SAMPLED, values)
+
+
+def derived(values: Mapping[str, float]) -> dict[str, float]:
+    """Sampled features with those that follow from others.
+
+    flat              1 if all episodes of random play earned the same: nothing was found by chance alone
+    rarity_decisions  rarity times log_decisions: what is rare is the harder to learn, the more decisions lead to it
+    """
+    flat = float(values["variety"] < FLAT_VARIETY)
+    return {**values, "flat": flat, "rarity_decisions": values["rarity"] * values["log_decisions"]}
 
 
 def _rarity(samples: Samples) -> float:

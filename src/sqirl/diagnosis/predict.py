@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -12,9 +13,22 @@ import numpy as np
 from sqirl.algorithms.registry import DQN, PPO, SQIRL
 from sqirl.analysis.archive import archived_analyses
 from sqirl.analysis.tolerance import TOLERANCES
-from sqirl.diagnosis.features import EXACT, FEATURES, SAMPLED, Features, difficulty_of, exact_features, features_path
-from sqirl.diagnosis.model import Prediction, StepModel, TrainingData, fit, step_range
-from sqirl.envs.catalogue import CatalogueRow, catalogue
+from sqirl.diagnosis.features import (
+    EXACT,
+    FEATURES,
+    OUR_FEATURES,
+    PICTURES,
+    SAMPLED,
+    Features,
+    difficulty_of,
+    exact_features,
+    features_path,
+)
+from sqirl.diagnosis.model import Prediction, StepModel, TrainingData, centers_without, fit, step_range
+from sqirl.diagnosis.our_runs import OurRun
+from sqirl.envs.catalogue import catalogue
+from sqirl.envs.ids import EnvId, parse_id
+from sqirl.envs.suites import OURS
 from sqirl.report.markdown import table
 
 #: The algorithms that are predicted, with their names for readers.
@@ -22,15 +36,17 @@ ALGORITHMS = {spec.name: spec.label for spec in (PPO, DQN, SQIRL)}
 
 
 def predict(features: Features) -> list[Prediction]:
-    """The steps of PPO, DQN and SQIRL."""
-    return [models()[features.kind, algorithm].predict(features.values) for algorithm in ALGORITHMS]
+    """The steps of PPO by our rule, then those of PPO, DQN and SQIRL by the paper's."""
+    paper = [models()[features.kind, algorithm].predict(features.values) for algorithm in ALGORITHMS]
+    ours = our_models()[features.kind].predict({**features.values, "paper_center": paper[0].center})
+    return [ours, *paper]
 
 
 @cache
 def _shipped() -> dict[str, Any]:
     path = features_path()
     found: dict[str, Any] = (
-        json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"rows": {}, "models": {}}
+        json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"rows": {}, "models": {}, "ours": {}}
     )
     return found
 
@@ -41,8 +57,14 @@ def shipped_features() -> dict[str, dict[str, float]]:
 
 
 @cache
+def our_models() -> dict[str, StepModel]:
+    """Kind of features -> the model of PPO by our rule."""
+    return {kind: StepModel.from_dict(record) for kind, record in _shipped()["ours"].items()}
+
+
+@cache
 def models() -> dict[tuple[str, str], StepModel]:
-    """(kind of features, algorithm) -> the fitted model."""
+    """(kind of features, algorithm) -> the model by the paper's rule."""
     return {
         (kind, algorithm): StepModel.from_dict(record)
         for kind, by_algorithm in _shipped()["models"].items()
@@ -58,13 +80,42 @@ def fitted_models(sampled: dict[str, dict[str, float]]) -> dict[str, dict[str, S
     }
 
 
-def training_data(kind: str, algorithm: str, sampled: dict[str, dict[str, float]]) -> TrainingData:
+def training_data(
+    kind: str, algorithm: str, sampled: dict[str, dict[str, float]], *, features: tuple[str, ...] | None = None
+) -> TrainingData:
     """The features of the paper's environments beside the steps that the paper's run of an algorithm needed."""
+    names = features or FEATURES[kind]
     found = exact_rows(sampled) if kind == EXACT else sampled
     rows = [row for row in catalogue() if str(row.env_id) in found]
     ranges = np.array([step_range(row.paper_steps[algorithm]) for row in rows])
-    x = np.array([[found[str(row.env_id)][name] for name in FEATURES[kind]] for row in rows])
-    return TrainingData(FEATURES[kind], x, ranges[:, 0], ranges[:, 1], tuple(map(game_of, rows)))
+    x = np.array([[found[str(row.env_id)][name] for name in names] for row in rows])
+    return TrainingData(names, x, ranges[:, 0], ranges[:, 1], tuple(game_of(row.env_id) for row in rows))
+
+
+def fitted_to_our_runs(sampled: dict[str, dict[str, float]], runs: Sequence[OurRun]) -> dict[str, StepModel]:
+    """The models of PPO by our rule, one for each kind of features, fitted now."""
+    return {kind: fit(PPO.name, our_training_data(kind, sampled, runs), rule=OURS) for kind in (EXACT, SAMPLED)}
+
+
+def our_training_data(kind: str, sampled: dict[str, dict[str, float]], runs: Sequence[OurRun]) -> TrainingData:
+    """The features of the games of our runs beside the steps of these runs.
+
+    `paper_center` is predicted without the game that it is asked about, as it is when it is asked about a new environment.
+    Sampled features are known of the 155 environments only.
+    """
+    paper = training_data(kind, PPO.name, sampled)
+    games, x, ranges = [], [], []
+    for run in runs:
+        features = run.features if kind == EXACT else sampled.get(run.table)
+        if features is not None:
+            game = game_of(parse_id(run.table))
+            center = centers_without(paper, game, np.array([[features[name] for name in paper.features]]))
+            known = {**features, "paper_center": float(center[0]), "pictures": float(run.seen_as == PICTURES)}
+            games.append(game)
+            x.append([known[name] for name in OUR_FEATURES[kind]])
+            ranges.append(run.step_range)
+    low, high = np.array(ranges).T
+    return TrainingData(OUR_FEATURES[kind], np.array(x), low, high, tuple(games))
 
 
 def exact_rows(sampled: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
@@ -80,22 +131,23 @@ def exact_rows(sampled: dict[str, dict[str, float]]) -> dict[str, dict[str, floa
     return rows
 
 
-def game_of(row: CatalogueRow) -> str:
-    """The game of a row. The sizes of a MiniGrid env are one game: DoorKey-5x5 and DoorKey-8x8."""
-    if row.env_id.suite != "minigrid":
-        return row.env_id.game
-    found = re.match(r"[A-Za-z]+?(?=S\d|-|\d|$)", row.env_id.game)
+def game_of(env_id: EnvId) -> str:
+    """The game of an id. The sizes of a MiniGrid env are one game: DoorKey-5x5 and DoorKey-8x8."""
+    if env_id.suite != "minigrid":
+        return env_id.game
+    found = re.match(r"[A-Za-z]+?(?=S\d|-|\d|$)", env_id.game)
     assert found is not None
     return found.group(0)
 
 
-def quality_table(fitted: dict[str, dict[str, StepModel]]) -> str:
+def quality_table(fitted: dict[str, dict[str, StepModel]], ours: dict[str, StepModel]) -> str:
     """The leave-one-game-out errors of all models as a table in Markdown."""
-    header = ["features", "algorithm", "rows", "games", "AUC", "90 % intervals that hold", "median factor"]
+    header = ["rule", "features", "algorithm", "rows", "games", "AUC", "90 % intervals that hold", "median factor"]
+    paper = [(kind, model) for kind, by_algorithm in fitted.items() for model in by_algorithm.values()]
     rows = []
-    for kind, by_algorithm in fitted.items():
-        for algorithm, model in by_algorithm.items():
-            q = model.quality
-            errors = [f"{q.auc:.3f}", f"{100 * q.coverage:.0f} %", f"{q.median_factor:.1f}"]
-            rows.append([kind, ALGORITHMS[algorithm], str(q.rows), str(q.games), *errors])
-    return "\n".join(table(header, rows, left=2)).rstrip()
+    for kind, model in [*ours.items(), *paper]:
+        q = model.quality
+        auc = "" if q.auc is None else f"{q.auc:.3f}"
+        errors = [auc, f"{100 * q.coverage:.0f} %", f"{q.median_factor:.1f}"]
+        rows.append([model.rule, kind, ALGORITHMS[model.algorithm], str(q.rows), str(q.games), *errors])
+    return "\n".join(table(header, rows, left=3)).rstrip()

@@ -9,15 +9,16 @@ from typing import Any
 from sqirl.algorithms.registry import PPO
 from sqirl.analysis.result import NOT_EXACT, Analysis
 from sqirl.diagnosis.facts import Facts
-from sqirl.diagnosis.features import Features, SampledHorizon, first_good_k, leading
+from sqirl.diagnosis.features import Features, SampledHorizon, epsilon_of, first_good_k, leading, tolerance_of
 from sqirl.diagnosis.model import Prediction
 from sqirl.diagnosis.observations import ObservationReport
-from sqirl.diagnosis.predict import ALGORITHMS, models
+from sqirl.diagnosis.predict import ALGORITHMS, models, our_models
 from sqirl.diagnosis.sampling import Samples
 from sqirl.diagnosis.table import SimulatedSqirl
 from sqirl.diagnosis.verdict import Verdict
 from sqirl.diagnosis.whatif import Change
 from sqirl.diagnosis.words import chance_in_words, interval_in_words, number, odds_in_words, steps_in_words
+from sqirl.envs.suites import OURS, PAPER
 from sqirl.mdp.scope import is_estimated, starts_are_a_sample
 from sqirl.mdp.tabular import TabularMDP
 
@@ -31,7 +32,7 @@ class Diagnosis:
 
     facts: Facts
     verdict: Verdict
-    predictions: tuple[Prediction, ...]
+    predictions: tuple[Prediction, ...]  # PPO by our rule first, then by the paper's
     features: Features | None = None
     num_states: int | None = None
     analysis: Analysis | None = None
@@ -172,24 +173,42 @@ class Diagnosis:
 
     def _prediction(self) -> list[str]:
         assert self.features is not None
-        lines = []
+        ours = next(prediction for prediction in self.predictions if prediction.rule == OURS)
+        name, steps = ALGORITHMS[ours.algorithm], steps_in_words(ours.steps)
+        lines = [
+            f"  With our presets, until the policy is good: it loses at most {self._tolerance}",
+            f"    {name:<6} {steps} steps, 90 % interval {interval_in_words(*ours.interval)}",
+            "  By the paper's rule, until a mean reaches the optimum itself: the chance within 5 million steps",
+        ]
         for prediction in self.predictions:
-            interval = interval_in_words(*prediction.interval)
-            lines.append(
-                f"  {ALGORITHMS[prediction.algorithm]:<6} {steps_in_words(prediction.steps):<19} "
-                f"90 % interval {interval}; chance within 5 million {chance_in_words(prediction.chance())}"
-            )
-        quality = models()[self.features.kind, PPO.name].quality
+            if prediction.rule == PAPER:
+                lines.append(f"    {ALGORITHMS[prediction.algorithm]:<6} {chance_in_words(prediction.chance())}")
+        return [*lines, *(f"  {line}" for text in self._prediction_notes(self.features.kind) for line in wrapped(text))]
+
+    @property
+    def _tolerance(self) -> str:
+        """What a good policy may lose, in words."""
+        if self.analysis is not None:
+            return f"{100 * epsilon_of(self.analysis):.2g} % of the gain on random play"
+        assert self.samples is not None
+        share = tolerance_of(self.samples.best_return, self.samples.random.mean)
+        return f"{100 * share:.2g} % of what the best return seen gains on random play"
+
+    def _prediction_notes(self, kind: str) -> list[str]:
+        """What the models are fitted to, and how good they are."""
+        ours, paper = our_models()[kind].quality, models()[kind, PPO.name].quality
+        assert paper.auc is not None
         notes = [
-            f"Fitted to {quality.rows} of the paper's environments with {self.features.kind} features. On games that were left "
-            f"out it tells what PPO solves with AUC {quality.auc:.2f}, {100 * quality.coverage:.0f} % of the intervals hold, and "
-            f"the median error is a factor of {quality.median_factor:.1f}."
+            f"The steps are fitted to {ours.rows} of our runs with {kind} features. On games that were left out "
+            f"{100 * ours.coverage:.0f} % of the intervals hold, and the median error is a factor of {ours.median_factor:.1f}. "
+            f"The chances are fitted to {paper.rows} of the paper's environments; on games that were left out they tell what PPO "
+            f"solves with AUC {paper.auc:.2f}."
         ]
         if self.analysis is not None and not self.is_exact:
-            notes.append("Those of this environment are not exact (see the first line).")
+            notes.append("The features of this environment are not exact (see the first line).")
         if self.simulated is not None:
             notes.append(self.simulated.line)
-        return [*lines, *(f"  {line}" for text in notes for line in wrapped(text))]
+        return notes
 
     def _changes(self) -> list[str]:
         lines = []

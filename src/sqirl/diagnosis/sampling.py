@@ -47,6 +47,8 @@ class RandomPlay:
     lengths: Values  # (n,)
     rewarded: float  # share of episodes with a reward that is not zero
     gained: float  # share of episodes with a positive reward
+    rewards: Values  # (n,) rewards of each episode that are not zero
+    firsts: Values  # (n,) steps to the first of them; the length of the episode where there is none
     seconds_per_step: float
 
     @property
@@ -108,6 +110,8 @@ class Samples:
             **plain["random"],
             "returns": self.random.returns.tolist(),
             "lengths": self.random.lengths.tolist(),
+            "rewards": self.random.rewards.tolist(),
+            "firsts": self.random.firsts.tolist(),
         }
         for path in plain["paths"]:
             for point in path["points"]:
@@ -121,6 +125,8 @@ class Samples:
             **record["random"],
             "returns": np.array(record["random"]["returns"]),
             "lengths": np.array(record["random"]["lengths"]),
+            "rewards": np.array(record["random"]["rewards"]),
+            "firsts": np.array(record["random"]["firsts"]),
         }
         paths = []
         for path in record["paths"]:
@@ -206,11 +212,13 @@ def _play_randomly(player: _Player, seconds: float) -> RandomPlay:
     simulator, rng = player.simulator, player.rng
     returns: list[float] = []
     lengths: list[int] = []
-    rewarded = gained = 0
+    rewards: list[int] = []
+    firsts: list[int] = []
+    gained = 0
     limit = simulator.horizon or LONGEST_EPISODE
     while len(returns) < MAX_EPISODES and (not returns or player.clock() < until):
         simulator.reset(player.seed())
-        total, any_reward, any_gain, length, over = 0.0, False, False, 0, False
+        total, count, first, any_gain, length, over = 0.0, 0, 0, False, 0, False
         while not over and length < limit:
             if not returns and player.left() < 0:
                 raise WorkFailed(
@@ -222,15 +230,21 @@ def _play_randomly(player: _Player, seconds: float) -> RandomPlay:
             _, reward, over = simulator.step(int(rng.integers(simulator.num_actions)))
             player.steps += 1
             total, length = total + reward, length + 1
-            any_reward, any_gain = any_reward or reward != 0, any_gain or reward > 0
+            count, any_gain = count + (reward != 0), any_gain or reward > 0
+            first = first or length * (reward != 0)
         if not over and length >= LONGEST_EPISODE:
             raise WorkFailed(f"{simulator.name}: an episode has not ended after {length:,} steps; give --horizon T")
         if over or length >= limit:
             returns.append(total)
             lengths.append(length)
-            rewarded, gained = rewarded + any_reward, gained + any_gain
-    n, speed = len(returns), (player.clock() - began) / player.steps
-    return RandomPlay(np.array(returns), np.array(lengths, float), rewarded / n, gained / n, speed)
+            rewards.append(count)
+            firsts.append(first or length)
+            gained += any_gain
+    counts = np.array(rewards, float)
+    return RandomPlay(
+        np.array(returns), np.array(lengths, float), float((counts > 0).mean()), gained / len(returns), counts,
+        np.array(firsts, float), (player.clock() - began) / player.steps,
+    )  # fmt: skip
 
 
 def _greedy_paths(player: _Player, random: RandomPlay) -> list[GreedyPath]:

@@ -14,7 +14,7 @@ from sqirl.analysis.archive import archived_analyses
 from sqirl.analysis.intervals import bootstrap_intervals
 from sqirl.analysis.result import Analysis
 from sqirl.analysis.tolerance import TOLERANCES, with_tolerances
-from sqirl.diagnosis.features import Features, difficulty_of, epsilon_of, exact_features, leading
+from sqirl.diagnosis.features import Features, are_pictures, difficulty_of, epsilon_of, exact_features, leading
 from sqirl.envs.description import EnvDescription
 from sqirl.errors import SqirlError
 from sqirl.mdp.build import build_mdp
@@ -136,7 +136,10 @@ def table_features(mdp: TabularMDP, analysis: Analysis, *, num_actions: int | No
     """
     found = leading(analysis)
     difficulty = None if found is None else difficulty_of(found, num_actions or analysis.num_actions)
-    return None if difficulty is None else exact_features(difficulty, math.log(random_length(mdp, analysis.horizon)))
+    if difficulty is None:
+        return None
+    pictures = mdp.screens is not None and are_pictures(mdp.screens.shape[1:])
+    return exact_features(difficulty, math.log(random_length(mdp, analysis.horizon)), pictures=pictures)
 
 
 def random_length(mdp: TabularMDP, horizon: int) -> float:

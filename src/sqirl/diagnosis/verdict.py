@@ -121,24 +121,24 @@ def _planning(k: int | None, searched: int) -> str:
 
 
 def _expectation(predictions: Sequence[Prediction]) -> list[str]:
-    """What to expect of PPO, and when to suspect its settings."""
+    """What to expect of PPO with our presets, and when to suspect the settings of another one."""
     if not predictions:
         return []
     ppo = predictions[0]
     interval = interval_in_words(*ppo.interval)
     if ppo.chance() < UNLIKELY:
         return [
-            f"PPO will probably not solve it within 5 million steps (chance {chance_in_words(ppo.chance())}). "
+            f"PPO will probably not learn a good policy within 5 million steps (chance {chance_in_words(ppo.chance())}). "
             "If yours does not, the environment is the reason, not its settings."
         ]
     if ppo.chance() < LIKELY:
         return [
-            f"Whether PPO solves it within 5 million steps is open (chance {chance_in_words(ppo.chance())}). "
+            f"Whether PPO learns a good policy within 5 million steps is open (chance {chance_in_words(ppo.chance())}). "
             "If yours does not, it may be the environment or its settings."
         ]
     return [
-        f"PPO should need {steps_in_words(ppo.steps)} steps (90 % interval: {interval}). "
-        "If yours has not solved it by then, suspect its settings."
+        f"PPO should need {steps_in_words(ppo.steps)} steps to a good policy (90 % interval: {interval}). "
+        "If yours has none by then, suspect its settings."
     ]
 
 

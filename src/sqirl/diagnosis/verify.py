@@ -17,7 +17,7 @@ from sqirl.diagnosis.predict import ALGORITHMS
 from sqirl.diagnosis.result import Diagnosis
 from sqirl.diagnosis.words import interval_in_words, number, round_steps
 from sqirl.envs.description import describe
-from sqirl.envs.naming import HORIZON, name_with
+from sqirl.envs.naming import HOLD, HORIZON, name_with
 from sqirl.errors import MissingExtra, SqirlError
 from sqirl.results.statistics import BUDGET
 from sqirl.runs.config import RunConfig
@@ -52,13 +52,18 @@ class Verification:
         return self.reached_at is None and self.steps < self.budget
 
     @property
+    def _cannot_miss(self) -> bool:
+        """Is every number of steps that is still possible in the interval? Its upper end is beyond the largest budget."""
+        return self.high > BUDGET and self.steps >= self.low
+
+    @property
     def outcome(self) -> str:
         """Is the number of steps in the predicted interval? Evaluations are apart, so it is known up to their distance."""
         if self.reached_at is not None:
             early = self.reached_at < self.low and self.low > 10**FIRST
             late = self.reached_at - self.eval_every > self.high
             return WRONG if early or late else RIGHT
-        if self.cut:
+        if self.cut and not self._cannot_miss:
             return OPEN
         return RIGHT if self.high > BUDGET else WRONG
 
@@ -80,7 +85,7 @@ class Verification:
         best = "nothing was evaluated" if self.best is None else f"its best mean return was {number(self.best)}"
         limit = f"within {round_steps(self.steps)} steps"
         said = f"{name} did not reach {number(self.target)} {limit}: {best} ({predicted})"
-        if self.cut:
+        if self.outcome == OPEN:
             return (
                 f"{said}. The time ended before the {round_steps(self.budget)} steps of the budget: nothing is decided"
             )
@@ -91,7 +96,7 @@ class _Enough(Exception):
     """Ends a run that has shown what it was to show."""
 
 
-class _Watch:
+class Watch:
     """Notes the evaluations of a run, and ends it when the target is reached or the time is over."""
 
     def __init__(self, target: float, seconds: float | None) -> None:
@@ -117,7 +122,8 @@ def verify(
 ) -> Verification:
     """Train with the presets for the upper end of the predicted interval, at most five million steps.
 
-    The run ends when an evaluation reaches the return that counts as solved.
+    The run ends when an evaluation reaches the return that counts as solved. What was analysed is trained: where a step counter
+    was held, with the counter held.
 
     :param env: the text that names the environment
     :param diagnosis: its diagnosis
@@ -128,7 +134,7 @@ def verify(
     found = [prediction for prediction in diagnosis.predictions if prediction.algorithm == algorithm]
     if not found:
         raise SqirlError(f"there is no prediction for {diagnosis.facts.env_id}, so there is nothing to verify")
-    name, budget = _trained_name(env, diagnosis.facts), _budget(found[0])
+    name, budget = _trained_name(_analysed_name(env, diagnosis), diagnosis.facts), budget_of(found[0])
     try:
         import torch
 
@@ -137,8 +143,7 @@ def verify(
         raise MissingExtra("PyTorch or Stable-Baselines3", "train") from error
     torch.set_num_threads(1)  # the networks are small
     config = planned_run(algorithm, name, seed=seed, timesteps=budget, keep_going=True)
-    watch = _Watch(_target(diagnosis), seconds)
-    _train(config, watch)
+    watch = train_until(config, target_of(diagnosis), seconds)
     best = max((point.mean for point in watch.points), default=None)
     return Verification(
         algorithm, found[0].steps, *found[0].interval, budget, watch.target, best, watch.reached_at, watch.steps,
@@ -146,11 +151,19 @@ def verify(
     )  # fmt: skip
 
 
-def _budget(prediction: Prediction) -> int:
+def budget_of(prediction: Prediction) -> int:
+    """The steps to train for: the upper end of the interval, at most five million."""
     return int(min(max(prediction.interval[1], LEAST), BUDGET))
 
 
-def _train(config: RunConfig, watch: _Watch) -> None:
+def train_until(config: RunConfig, target: float, seconds: float | None) -> Watch:
+    """Train until an evaluation reaches the target, for so many seconds of the processor, or to the end of the budget."""
+    watch = Watch(target, seconds)
+    _train(config, watch)
+    return watch
+
+
+def _train(config: RunConfig, watch: Watch) -> None:
     """Train until the watch ends it, or to the end of the budget."""
     from sqirl.runs.perform import perform_all
     from sqirl.runs.store import RecordStore
@@ -165,6 +178,12 @@ def _train(config: RunConfig, watch: _Watch) -> None:
     if record.error is not None:
         raise SqirlError(f"training failed: {record.error}")
     watch.points, watch.steps = list(record.curve), record.steps
+
+
+def _analysed_name(env: str, diagnosis: Diagnosis) -> str:
+    """The name of what was analysed: a step counter may have been held."""
+    held = diagnosis.mdp.provenance.get("held") if diagnosis.mdp is not None else None
+    return name_with(env, {HOLD: list(held)}) if held else env
 
 
 def _trained_name(env: str, facts: Facts) -> str:
@@ -183,7 +202,7 @@ def _trained_name(env: str, facts: Facts) -> str:
     return name_with(env, {HORIZON: facts.horizon})
 
 
-def _target(diagnosis: Diagnosis) -> float:
+def target_of(diagnosis: Diagnosis) -> float:
     """The return that counts as solved: of the optimum, or of the best return that was seen.
 
     An optimum that is known only within an interval may be as low as its lower end. That of an estimated MDP is too high on

@@ -1,7 +1,8 @@
 """Step counters inside an env. With one, every step leads to a new state, and an enumeration grows with the horizon.
 
 `step_counters` finds them. `HeldAttributes` holds them at their value of the start. That changes the env if its rewards or ends
-depend on them, so it is done only where the user asks for it (`--hold NAME`), and every result says it.
+depend on them. It is done where the user asks for it (`--hold NAME`), and by `diagnose` where the states cannot be listed
+otherwise (`--no-hold` forbids it). Every result says it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from sqirl.envs.game import Game
 from sqirl.envs.game_env import GameEnv
 from sqirl.envs.ids import EnvId, is_bridge_id, is_full_atari_id, parse_id
 from sqirl.envs.named import named_env
-from sqirl.envs.naming import asked_horizon, is_mdp_file, name_with, similar_files, split_held, split_name
+from sqirl.envs.naming import HOLD, asked_horizon, is_mdp_file, name_with, similar_files, split_held, split_name
 from sqirl.envs.suites import FULL_ATARI, OURS, OWN, Suite
 from sqirl.envs.view import View
 from sqirl.errors import InvalidMDP, UnknownEnv
@@ -202,20 +202,38 @@ def _describe_text(text: str) -> EnvDescription:
     dynamics = _dynamics(env)
     if dynamics is None:
         env.close()
-
-    def make_bare() -> gym.Env[Any, Any]:
-        bare = without_bookkeeping(make())
-        return HeldAttributes(bare, held) if held else bare
-
-    return EnvDescription(
+    found = EnvDescription(
         name,
         OWN,
         asked or time_limit(env),
         dynamics=dynamics,
         remote_name=name,
         own_actions=_actions_of(env),
-        make_game=lambda: as_game(make_bare, name),
-        make_own_env=make if not held else lambda: _with_limit(make_bare(), time_limit(make())),
+        make_game=lambda: as_game(lambda: without_bookkeeping(make()), name),
+        make_own_env=make,
+    )
+    return _holding(found, held) if held else found
+
+
+def holding(description: EnvDescription, names: Sequence[str]) -> EnvDescription:
+    """The same user's env with these attributes held at their value of the start; its name says it where it has one."""
+    if description.remote_name is not None:  # not described anew: that would import its file again, as other classes
+        name = name_with(description.remote_name, {HOLD: list(names)})
+        description = replace(description, name=name, remote_name=name)
+    return _holding(description, tuple(names))
+
+
+def _holding(description: EnvDescription, names: tuple[str, ...]) -> EnvDescription:
+    make = description.make_own_env
+    assert make is not None
+
+    def make_bare() -> gym.Env[Any, Any]:
+        return HeldAttributes(without_bookkeeping(make()), names)
+
+    return replace(
+        description,
+        make_game=lambda: as_game(make_bare, description.name),
+        make_own_env=lambda: _with_limit(make_bare(), time_limit(make())),
     )
 
 

@@ -62,4 +62,5 @@ def _starts(mdp: TabularMDP) -> str:
 
 def _held(mdp: TabularMDP) -> str:
     held = mdp.provenance.get("held")
-    return f"its {', '.join(held)} held at the value of the start" if held else ""
+    kept = "rewards and ends that depend on it are those of the first step"
+    return f"its {', '.join(held)} held at the value of the start ({kept})" if held else ""
