@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.analysis.backward import Exactness, backward_pass, fits_in_memory
+from sqirl.analysis.columns import storages
 from sqirl.analysis.near_greedy import near_greedy_bytes, near_greedy_returns
 from sqirl.analysis.progress import SILENT, Meter
 from sqirl.analysis.result import Analysis, TolerantHorizon
@@ -136,12 +137,21 @@ class ToleranceSearch:
         Several k are looked at in one pass if memory suffices, else each in a pass of its own.
         """
         low, high = self.return_range
-        if len(shares) > 1 and near_greedy_bytes(self.mdp, last_k, shares.size) > self.exactness.memory:
+        storage = next(
+            (
+                storage
+                for storage in storages(self.mdp, 1)
+                if near_greedy_bytes(self.mdp, last_k, shares.size, storage) <= self.exactness.memory
+            ),
+            None,
+        )
+        if len(shares) > 1 and storage is None:
             singles = [self._pass(k, k, shares[i : i + 1]) for i, k in enumerate(range(first_k, last_k + 1))]
             return np.concatenate(singles)
         return near_greedy_returns(
             self.mdp, self.horizon, last_k, shares * (high - low), discount=self.discount, sets=self.sets,
-            probabilities=self.exactness.probabilities, meter=self.meter,
+            storage=storage or storages(self.mdp, 1)[-1], probabilities=self.exactness.probabilities,
+            buffer=self.exactness.buffer, meter=self.meter,
         )  # fmt: skip
 
     def _greedy_return(self, k: int) -> float:
