@@ -49,6 +49,7 @@ from sqirl.analysis.columns import Layer, Moved, Slots
 from sqirl.analysis.dynamics import Dynamics, Weights
 from sqirl.analysis.fingerprint import ONE, fingerprint_of_float, plus, times
 from sqirl.analysis.fixed_point import add_scaled, set_float
+from sqirl.analysis.prefetch import AHEAD, LINE, prefetch
 from sqirl.analysis.values import Precision, Values, by_state, new_values
 
 #: States that are worked on together. Not a multiple of a power of two, so that rows of a tile do not compete for the same lines
@@ -109,20 +110,25 @@ Combine: TypeAlias = Callable[..., None]
 def backup_of(combine: Combine) -> Callable[..., None]:
     """The Bellman backup: into[s] ← r(s, a) + γ E[after[s']] at all the states, in the numbers of `combine`.
 
-    back_up(states, a, compact, dynamics, factors, is_last, before, after, into): `before` is what a sum or a minimum over the
+    back_up(states, a, compact, hint, dynamics, factors, is_last, before, after, into): `before` is what a sum or a minimum over the
     outcomes starts from. The values of states[i] go to index i of `into` if `compact`, else to index states[i].
     `after` and `into` are (states, columns).
     """
 
     @numba.njit(nogil=True)
-    def back_up(states, a, compact, dynamics, factors, is_last, before, after, into):
+    def back_up(states, a, compact, hint, dynamics, factors, is_last, before, after, into):
         transitions, rewards, indptr = dynamics.transitions, dynamics.rewards, dynamics.indptr
         next_states, outcome_rewards, A = dynamics.next_states, dynamics.outcome_rewards, dynamics.rewards.shape[1]
         discount, probabilities, is_discounted, places, scratch = factors
+        start, stride = after.ctypes.data, after.strides[0]
         for i in range(len(states)):
             s = np.uint64(states[i])
             at = np.uint64(i) if compact else s
             if dynamics.form.ndim == 2:  # a deterministic table
+                if hint:
+                    later = transitions[np.uint64(states[min(i + AHEAD, len(states) - 1)]), a]
+                    for byte in range(0, stride, LINE):
+                        prefetch(np.uint64(start + later * stride + byte))
                 n = transitions[s, a]
                 combine(
                     into, at, after, np.uint64(n), n >= 0 and not is_last, rewards[s, a], -1, discount, probabilities,
@@ -181,21 +187,21 @@ back_up_words, back_up_margins = backup_of(add_words), backup_of(lower_margins)
 
 
 def back_up_values(
-    states: States, a: int, compact: bool, dynamics: Dynamics, weights: Weights, is_last: bool, places: int,
+    states: States, a: int, compact: bool, hint: bool, dynamics: Dynamics, weights: Weights, is_last: bool, places: int,
     scratch: Prints, V: Values, X: Values,
 ) -> None:  # fmt: skip
     """The backup of values, in the kind of numbers that they are."""
 
 
 @overload(back_up_values)
-def _back_up_values(states, a, compact, dynamics, weights, is_last, places, scratch, V, X):
-    def floats(states, a, compact, dynamics, weights, is_last, places, scratch, V, X):
+def _back_up_values(states, a, compact, hint, dynamics, weights, is_last, places, scratch, V, X):
+    def floats(states, a, compact, hint, dynamics, weights, is_last, places, scratch, V, X):
         factors = Factors(weights.discount.value, weights.probabilities, True, 0, scratch)
-        back_up_floats(states, a, compact, dynamics, factors, is_last, 0.0, V, X)
+        back_up_floats(states, a, compact, hint, dynamics, factors, is_last, 0.0, V, X)
 
-    def words(states, a, compact, dynamics, weights, is_last, places, scratch, V, X):
+    def words(states, a, compact, hint, dynamics, weights, is_last, places, scratch, V, X):
         factors = Factors(weights.discount.words, weights.words, True, places, scratch)
-        back_up_words(states, a, compact, dynamics, factors, is_last, 0, V, X)
+        back_up_words(states, a, compact, hint, dynamics, factors, is_last, 0, V, X)
 
     return words if V.dtype == numba.uint64 else floats
 
@@ -219,12 +225,12 @@ def fill(
             tile = states[first : first + TILE]
             if moved.values:
                 here, there = source.values[a], target.values[a]
-                back_up_values(tile, a, False, dynamics, weights, is_last, places, scratch, V[here], V[there])
-                back_up_floats(tile, a, False, dynamics, floats, is_last, 0.0, G[here], G[there])
+                back_up_values(tile, a, False, True, dynamics, weights, is_last, places, scratch, V[here], V[there])
+                back_up_floats(tile, a, False, False, dynamics, floats, is_last, 0.0, G[here], G[there])
             if moved.prints:
                 here, there = source.prints[a], target.prints[a]
-                back_up_prints(tile, a, False, dynamics, prints, is_last, np.uint64(0), F[here], F[there])
-                back_up_margins(tile, a, False, dynamics, floats, is_last, np.inf, D[here], D[there])
+                back_up_prints(tile, a, False, not moved.values, dynamics, prints, is_last, np.uint64(0), F[here], F[there])
+                back_up_margins(tile, a, False, False, dynamics, floats, is_last, np.inf, D[here], D[there])
 
 
 @numba.njit(inline="always")
@@ -284,9 +290,9 @@ def fill_tile(
         slot = a if len(before.values) > 1 else 0
         ours, theirs = before.values[slot], before.prints[slot]
         back_up_values(
-            states, a, True, dynamics, weights, is_last, step.precision.places, scratch, V[ours],
+            states, a, True, True, dynamics, weights, is_last, step.precision.places, scratch, V[ours],
             by_state(XV, a, V.shape[2]),
         )  # fmt: skip
-        back_up_floats(states, a, True, dynamics, floats, is_last, 0.0, G[ours], by_state(XG, a, G.shape[2]))
-        back_up_prints(states, a, True, dynamics, prints, is_last, np.uint64(0), F[theirs], by_state(XF, a, F.shape[2]))
-        back_up_margins(states, a, True, dynamics, floats, is_last, np.inf, D[theirs], by_state(XD, a, D.shape[2]))
+        back_up_floats(states, a, True, False, dynamics, floats, is_last, 0.0, G[ours], by_state(XG, a, G.shape[2]))
+        back_up_prints(states, a, True, False, dynamics, prints, is_last, np.uint64(0), F[theirs], by_state(XF, a, F.shape[2]))
+        back_up_margins(states, a, True, False, dynamics, floats, is_last, np.inf, D[theirs], by_state(XD, a, D.shape[2]))
