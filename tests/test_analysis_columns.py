@@ -14,7 +14,6 @@ from sqirl.analysis.witness import Decision, decode_witness, encode_witness
 from sqirl.mdp.reach import reachable_sets
 from strategies import random_tables
 
-
 ALL = [(0.0, Storage.TWO_LAYERS), (0.25, Storage.TWO_LAYERS), (0.25, Storage.ONE_LAYER), (0.25, Storage.HALVES)]
 
 
@@ -22,8 +21,9 @@ ALL = [(0.0, Storage.TWO_LAYERS), (0.25, Storage.TWO_LAYERS), (0.25, Storage.ONE
 @pytest.mark.parametrize(("stickiness", "storage"), ALL)
 def test_the_memory_of_a_pass_is_that_of_its_arrays(stickiness: float, storage: Storage, num_words: int) -> None:
     mdp, columns = random_tables(0, 20, 3, 5).sticky(stickiness), Columns(4, 2, True, True)
-    if storage not in storages(mdp, num_words):
-        pytest.skip("the halves would be of very different sizes")
+    if num_words and storage is Storage.HALVES:
+        assert storage not in storages(mdp, num_words)  # the halves would be of very different sizes
+        return
     sizes = Sizes.of(columns, num_words, storage)
     layer = Buffer().layer(mdp, sizes)
     slots = num_slots(mdp)

@@ -16,10 +16,11 @@ under a policy. Then
 and a step costs O(S·A) although there are S·A true states. There is a *slot* for each p where actions are sticky, and a single
 one where they are not (`columns.py`).
 
-**Two halves of a step.** `fill` computes X, and `reduce` turns X into V. Both are done for a *tile* of states, which stays in the
-cache. Where memory is short, X of all states is computed first: X of action a needs slot a of the step after alone, so X of
-action a + 1 may be written over slot a. In memory all numbers of a state lie side by side (`columns.py`). In a tile a quantity of all
-its states does, so that one instruction of the processor works on several states.
+**Two halves of a step.** `fill` computes X for one action after the other. X of action a needs slot a of the step after alone, so
+where actions are sticky, X of action a + 1 may be written over slot a. `reduce` then turns X into V where it lies. Where
+actions are not sticky, `reduce` computes X for a few states at a time. Both work on *tiles* of states, which stay in the cache.
+In memory all numbers of a state lie side by side (`columns.py`). In a tile one number of all its states does, so that one
+instruction of the processor works on several states.
 
 **Exact comparisons.** A value is carried twice: as a number with a known error (`values.py`), and as a fingerprint in a prime
 field (`fingerprint.py`). Two actions are tied if their fingerprints are equal. If not, the numbers say which one is better. If
@@ -31,8 +32,8 @@ state (`witness.py`). One minimum therefore finds the margin, the verdict and th
 
 **Rules of numba for this file.** `fill` and `reduce` hold no lock of Python, so that threads can work on blocks of the states at
 the same time. Loops take arrays, not tuples of arrays: numba counts references whenever it takes an array out of a tuple. The
-cache on disk does not notice changes of other files: after a change of `values.py`, `fixed_point.py` or `fingerprint.py`,
-change this file as well, and after a change of this file also `reduction.py` and `sweeps.py`.
+cache on disk does not notice changes of other files: after a change of `values.py`, `fixed_point.py`, `fingerprint.py` or
+`prefetch.py`, change this file as well, and after a change of this file also `reduction.py` and `sweeps.py`.
 """
 
 from __future__ import annotations
@@ -110,9 +111,9 @@ Combine: TypeAlias = Callable[..., None]
 def backup_of(combine: Combine) -> Callable[..., None]:
     """The Bellman backup: into[s] ← r(s, a) + γ E[after[s']] at all the states, in the numbers of `combine`.
 
-    back_up(states, a, compact, hint, dynamics, factors, is_last, before, after, into): `before` is what a sum or a minimum over the
-    outcomes starts from. The values of states[i] go to index i of `into` if `compact`, else to index states[i].
-    `after` and `into` are (states, columns).
+    back_up(states, a, compact, hint, dynamics, factors, is_last, before, after, into): `before` is what a sum or a minimum over
+    the outcomes starts from. The values of states[i] go to index i of `into` if `compact`, else to index states[i]. `after` and
+    `into` are (states, columns). With `hint`, all numbers of the next states, from `after` on, are brought into the cache early.
     """
 
     @numba.njit(nogil=True)
@@ -229,7 +230,9 @@ def fill(
                 back_up_floats(tile, a, False, False, dynamics, floats, is_last, 0.0, G[here], G[there])
             if moved.prints:
                 here, there = source.prints[a], target.prints[a]
-                back_up_prints(tile, a, False, not moved.values, dynamics, prints, is_last, np.uint64(0), F[here], F[there])
+                back_up_prints(
+                    tile, a, False, not moved.values, dynamics, prints, is_last, np.uint64(0), F[here], F[there]
+                )
                 back_up_margins(tile, a, False, False, dynamics, floats, is_last, np.inf, D[here], D[there])
 
 
@@ -294,5 +297,9 @@ def fill_tile(
             by_state(XV, a, V.shape[2]),
         )  # fmt: skip
         back_up_floats(states, a, True, False, dynamics, floats, is_last, 0.0, G[ours], by_state(XG, a, G.shape[2]))
-        back_up_prints(states, a, True, False, dynamics, prints, is_last, np.uint64(0), F[theirs], by_state(XF, a, F.shape[2]))
-        back_up_margins(states, a, True, False, dynamics, floats, is_last, np.inf, D[theirs], by_state(XD, a, D.shape[2]))
+        back_up_prints(
+            states, a, True, False, dynamics, prints, is_last, np.uint64(0), F[theirs], by_state(XF, a, F.shape[2])
+        )
+        back_up_margins(
+            states, a, True, False, dynamics, floats, is_last, np.inf, D[theirs], by_state(XD, a, D.shape[2])
+        )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.analysis.backup import Actions, Step, fill
-from sqirl.analysis.columns import BASE, OPTIMAL, Columns, Layer, Moved, Places, Sizes, Slots, Storage, num_slots
+from sqirl.analysis.columns import BASE, OPTIMAL, Columns, Layer, Moved, Places, Sizes, Slots, num_slots, storages
 from sqirl.analysis.dynamics import Dynamics, Weights, dynamics_of, weights_of
 from sqirl.analysis.memory import Buffer, least_bytes, memory_limit, split
 from sqirl.analysis.parallel import in_threads, is_one_block
@@ -231,7 +231,7 @@ class Layers:
         sizes: Sizes | None = None,
     ) -> None:  # fmt: skip
         self.mdp, self.horizon, self.columns, self._level = mdp, horizon, columns, exactness.level
-        self._sizes = sizes or Sizes.of(columns, exactness.num_words, Storage.TWO_LAYERS)
+        self._sizes = sizes or Sizes.of(columns, exactness.num_words, storages(mdp, exactness.num_words)[0])
         self.dynamics = dynamics_of(mdp, discount)
         self.weights = weights_of(mdp, discount, exactness.probabilities, exactness.num_words)
         self.layer, self._places = exactness.buffer.layer(mdp, self._sizes), Places(mdp, self._sizes)

@@ -17,9 +17,11 @@ For the effective planning window it is 0 instead, so that Q^1 is the reward alo
 Returns of policies have arrays of their own, G, of floats: nothing is decided by them. Column i is that of the worst policy
 greedy on Q^k, k = first_k + i. The last column is the worst policy's; only the pass from k = 1 on has it.
 
-**Where they lie.** All numbers of one state and slot lie side by side, because a backup reads all of them at a next state that may
-be anywhere: V, then G, then F, then D. A *slab* holds them for all states. With sticky actions there is a slot for each previous action
-p, and X[a] needs slot a alone. `Slots` says which slab holds which slot at the moment. `Storage` says how many slabs there are.
+**Where they lie.** All numbers of one state and slot lie side by side: V, then G, then F, then D. A backup reads all of them at a
+next state that may be anywhere, and this costs a few lines of the cache instead of one for each number. A *slab* holds them for all
+states. With sticky actions there is a slot for each previous action p, and X[a] needs slot a alone. So one layer is enough: X[a] is
+written to a spare slab, the slab of slot a is then free, and X[a + 1] goes there. `Slots` says which slab holds which slot at
+the moment. Without sticky actions there is one slot, and two layers of it.
 """
 
 from __future__ import annotations
@@ -100,19 +102,25 @@ class Moved(NamedTuple):
 
 
 class Storage(Enum):
-    """How many slabs there are, from the fastest way to the most sparing one."""
+    """How many slabs there are."""
 
     #: A step reads one layer and writes the other.
     TWO_LAYERS = 0
-    #: X[a] goes to the spare slab, the slab of slot a is then free, and X[a + 1] goes there.
+    #: Sticky actions: a slab for each slot, and a spare one.
     ONE_LAYER = 1
     #: The same, first for V and G and then for F and D. They have slabs of their own, and a spare slab is half as large.
     HALVES = 2
 
 
 def storages(mdp: TabularMDP, num_words: int) -> list[Storage]:
-    """Those that are possible. The two halves are of about the same size only where values are floats."""
-    return list(Storage)[: 1 if not mdp.stickiness else 2 if num_words else 3]
+    """Those that are of use, the faster first.
+
+    Where actions are sticky, two layers would not be faster: memory that is new to a process costs time. The two halves are of
+    about the same size only where values are floats.
+    """
+    if not mdp.stickiness:
+        return [Storage.TWO_LAYERS]
+    return [Storage.ONE_LAYER] if num_words else [Storage.ONE_LAYER, Storage.HALVES]
 
 
 @dataclass(frozen=True)
@@ -146,7 +154,7 @@ class Sizes:
         return self.V * max(self.num_words, 1) + self.G, self.V * self.exact + self.D
 
     def shape(self, mdp: TabularMDP) -> tuple[int, int, int]:
-        """(slabs, S, words)"""
+        """(slabs, S, words) of the array that holds everything."""
         slots, both = num_slots(mdp), sum(self._halves)
         shapes = {
             Storage.TWO_LAYERS: (2 * slots, both),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sqirl.analysis.backup import Step
 from sqirl.analysis.backward import fill_slots
-from sqirl.analysis.columns import Places, Sizes, Storage
+from sqirl.analysis.columns import Places, Sizes, storages
 from sqirl.analysis.dynamics import dynamics_of, weights_of
 from sqirl.analysis.memory import Buffer
 from sqirl.analysis.parallel import in_threads
@@ -32,7 +32,6 @@ def near_greedy_returns(
     *,
     discount: float,
     sets: ReachableSets,
-    storage: Storage = Storage.TWO_LAYERS,
     probabilities: ExactProbabilities | None = None,
     buffer: Buffer | None = None,
     meter: Meter = SILENT,
@@ -40,7 +39,7 @@ def near_greedy_returns(
     """(n, m) the returns for slacks (n, m) of the last n of Q^1..Q^max_k, in the units of the rewards."""
     dynamics, rounding = dynamics_of(mdp, discount), Rounding.of(mdp, horizon)
     weights = weights_of(mdp, discount, probabilities or exact_probabilities(mdp.outcomes), 0)
-    sizes = _sizes(max_k, slacks.size, storage)
+    sizes = _sizes(mdp, max_k, slacks.size)
     layer, places = (buffer or Buffer()).layer(mdp, sizes), Places(mdp, sizes)
     [moved] = sizes.moves
     for t in reversed(range(horizon)):
@@ -58,10 +57,10 @@ def near_greedy_returns(
     return expected.reshape(slacks.shape)
 
 
-def near_greedy_bytes(mdp: TabularMDP, max_k: int, num_slacks: int, storage: Storage) -> int:
+def near_greedy_bytes(mdp: TabularMDP, max_k: int, num_slacks: int) -> int:
     """The memory of such a pass."""
-    return _sizes(max_k, num_slacks, storage).num_bytes(mdp)
+    return _sizes(mdp, max_k, num_slacks).num_bytes(mdp)
 
 
-def _sizes(max_k: int, num_slacks: int, storage: Storage) -> Sizes:
-    return Sizes(max_k, num_slacks, 0, exact=False, storage=storage)
+def _sizes(mdp: TabularMDP, max_k: int, num_slacks: int) -> Sizes:
+    return Sizes(max_k, num_slacks, 0, exact=False, storage=storages(mdp, 0)[0])

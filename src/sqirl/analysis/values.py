@@ -1,7 +1,8 @@
 """Values in two kinds of numbers: float64, and fixed-point numbers for what floats cannot decide.
 
-The kind of a value array is in its last axes: (rows, n) of float64, or (rows, n, L) of uint64 words (`fixed_point.py`). A row of a
-tile holds one quantity of n states. Each function here has one implementation for each kind, and the compiler picks it by the type.
+The kind of a value array is in its last axes: (rows, n) of float64, or (rows, n, L) of uint64 words (`fixed_point.py`). A row
+of a tile holds one quantity of n states. Each function here has one implementation for each kind, and the compiler picks it by
+the type.
 """
 
 from __future__ import annotations
