@@ -129,7 +129,7 @@ def backup_of(combine: Combine) -> Callable[..., None]:
                 if hint:
                     later = transitions[np.uint64(states[min(i + AHEAD, len(states) - 1)]), a]
                     for byte in range(0, stride, LINE):
-                        prefetch(np.uint64(start + later * stride + byte))
+                        prefetch(np.uint64(start + later * stride + byte))  # type: ignore[call-arg]
                 n = transitions[s, a]
                 combine(
                     into, at, after, np.uint64(n), n >= 0 and not is_last, rewards[s, a], -1, discount, probabilities,

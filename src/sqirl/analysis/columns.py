@@ -17,11 +17,11 @@ For the effective planning window it is 0 instead, so that Q^1 is the reward alo
 Returns of policies have arrays of their own, G, of floats: nothing is decided by them. Column i is that of the worst policy
 greedy on Q^k, k = first_k + i. The last column is the worst policy's; only the pass from k = 1 on has it.
 
-**Where they lie.** All numbers of one state and slot lie side by side: V, then G, then F, then D. A backup reads all of them at a
-next state that may be anywhere, and this costs a few lines of the cache instead of one for each number. A *slab* holds them for all
-states. With sticky actions there is a slot for each previous action p, and X[a] needs slot a alone. So one layer is enough: X[a] is
-written to a spare slab, the slab of slot a is then free, and X[a + 1] goes there. `Slots` says which slab holds which slot at
-the moment. Without sticky actions there is one slot, and two layers of it.
+**Where they lie.** All numbers of one state and slot lie side by side: V, then G, then F, then D. A backup reads all of them
+at a next state that may be anywhere, and this costs a few lines of the cache instead of one for each number. A *slab* holds
+them for all states. With sticky actions there is a slot for each previous action p, and X[a] needs slot a alone. So one layer
+is enough: X[a] is written to a spare slab, the slab of slot a is then free, and X[a + 1] goes there. `Slots` says which slab
+holds which slot at the moment. Without sticky actions there is one slot, and two layers of it.
 """
 
 from __future__ import annotations

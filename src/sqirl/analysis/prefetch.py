@@ -27,7 +27,7 @@ def prefetch(_context: Any, _address: Any) -> tuple[Any, Callable[..., Any]]:
     def code(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
         # for reading, to be kept in all caches, data
         builder.call(function, [builder.inttoptr(arguments[0], pointer), number(0), number(3), number(1)])
         return context.get_dummy_value()

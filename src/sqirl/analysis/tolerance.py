@@ -139,7 +139,7 @@ class ToleranceSearch:
         """How many horizons a pass looks at for these k: no more than tell so many parts apart in the fewest passes."""
         most = self._most_rungs(ks)
         num_passes = math.ceil(math.log(parts) / math.log(most + 1))
-        return min(most, math.ceil(parts ** (1 / num_passes)) - 1)
+        return min(most, math.ceil(math.exp(math.log(parts) / num_passes)) - 1)
 
     def _most_rungs(self, ks: Sequence[int]) -> int:
         """How many horizons a pass can look at for all these k."""
