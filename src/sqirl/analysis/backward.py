@@ -278,8 +278,8 @@ class Layers:
         mdp, start = self.mdp, self.mdp.start_states
         values, prints = self.slots.values[0], self.slots.prints[0]
         expected = mdp.start_probabilities @ values_at(self.layer.V[values], start, self.step(0).precision.unit)
-        returns = mdp.start_probabilities @ self.layer.G[values, start]  # (num_returns,)
-        margins = self.layer.D[prints, start].min(axis=0)
+        returns = means_at_start(mdp, self.layer.G[values])  # (num_returns,)
+        margins = np.array([column[start].min() for column in self.layer.D[prints].T])  # (num_kept,)
         return BackwardPass(
             optimal=float(expected[OPTIMAL]),
             base=float(expected[BASE]),
@@ -290,6 +290,11 @@ class Layers:
             wrong_decisions=tuple(decode_witness(margin, mdp.num_states, self.horizon) for margin in margins.tolist()),
             tail_gap=tail_gap,
         )
+
+
+def means_at_start(mdp: TabularMDP, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n,) the expected values (S, n) at the start. One column after the other, because there may be as many starts as states."""
+    return np.array([mdp.start_probabilities @ column[mdp.start_states] for column in values.T])
 
 
 def fill_slots(

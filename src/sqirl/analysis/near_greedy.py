@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.analysis.backup import Step
-from sqirl.analysis.backward import fill_slots
+from sqirl.analysis.backward import fill_slots, means_at_start
 from sqirl.analysis.columns import Places, Sizes, storages
 from sqirl.analysis.dynamics import dynamics_of, weights_of
 from sqirl.analysis.memory import Buffer
@@ -53,8 +53,7 @@ def near_greedy_returns(
             fill_slots(states, moved, dynamics, weights, step, layer, source, target)
         in_threads(near_greedy_step, states, dynamics, weights, slack, stickiness, step, layer, source, target)
         meter.advance(len(states) * mdp.num_actions * (max_k + slacks.size))
-    expected: NDArray[np.float64] = mdp.start_probabilities @ layer.G[places.slots.values[0], mdp.start_states]
-    return expected.reshape(slacks.shape)
+    return means_at_start(mdp, layer.G[places.slots.values[0]]).reshape(slacks.shape)
 
 
 def near_greedy_bytes(mdp: TabularMDP, max_k: int, num_slacks: int) -> int:
