@@ -41,9 +41,9 @@ def layers_of(
     sets, every = reachable_sets(mdp, horizon), np.arange(mdp.num_states, dtype=np.int32)
     for t in reversed(range(horizon)):
         layers.step_back(sets.states(t), t)
-        (V, _, G, D), rows, unit = layers.layer, layers.rows, layers.step(t).precision.unit
-        values = np.stack([values_at(V, slot, every, unit) for slot in rows.V], axis=1)
-        yield t, values, np.moveaxis(G[rows.G], 2, 0), np.moveaxis(D[rows.D], 2, 0)
+        (V, _, G, D), slots, unit = layers.layer, layers.slots, layers.step(t).precision.unit
+        values = np.stack([values_at(V[slab], every, unit) for slab in slots.values], axis=1)
+        yield t, values, np.moveaxis(G[slots.values], 1, 0), np.moveaxis(D[slots.prints], 1, 0)
 
 
 def place(example: Example, state) -> tuple[int, int]:

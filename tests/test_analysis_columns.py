@@ -6,48 +6,80 @@ import numpy as np
 import pytest
 
 from sqirl.analysis import memory, parallel
-from sqirl.analysis.backward import Exactness, backward_pass, fits_in_memory
-from sqirl.analysis.columns import Columns, Places, Sizes, num_slots
-from sqirl.analysis.memory import NotEnoughMemory, least_bytes, most_bytes, split
+from sqirl.analysis.backward import Exactness, Layers, backward_pass, fits_in_memory
+from sqirl.analysis.columns import Columns, Places, Sizes, Storage, num_slots, storages
+from sqirl.analysis.memory import Buffer, NotEnoughMemory, least_bytes, most_bytes, split
 from sqirl.analysis.near_greedy import near_greedy_returns
 from sqirl.analysis.witness import Decision, decode_witness, encode_witness
 from sqirl.mdp.reach import reachable_sets
 from strategies import random_tables
 
+ALL = [(0.0, Storage.TWO_LAYERS), (0.25, Storage.TWO_LAYERS), (0.25, Storage.ONE_LAYER), (0.25, Storage.HALVES)]
+
 
 @pytest.mark.parametrize("num_words", [0, 4])
-@pytest.mark.parametrize(("stickiness", "sparing"), [(0.0, False), (0.25, False), (0.25, True)])
-def test_the_memory_of_a_pass_is_that_of_its_arrays(stickiness: float, sparing: bool, num_words: int) -> None:
+@pytest.mark.parametrize(("stickiness", "storage"), ALL)
+def test_the_memory_of_a_pass_is_that_of_its_arrays(stickiness: float, storage: Storage, num_words: int) -> None:
     mdp, columns = random_tables(0, 20, 3, 5).sticky(stickiness), Columns(4, 2, True, True)
-    sizes = Sizes.of(columns, sparing=sparing)
-    layer = sizes.new_layer(mdp, num_words)
-    rows = [2 * n if not stickiness else 3 * n + (1 if sparing else n) for n in (5, 3, 3)]
-    assert num_slots(mdp) == (3 if stickiness else 1)
-    assert layer.V.shape == ((rows[0], 20, num_words) if num_words else (rows[0], 20))
-    assert [len(array) for array in (layer.F, layer.G, layer.D)] == rows
-    assert sizes.num_bytes(mdp, num_words) == sum(array.nbytes for array in layer)
+    if num_words and storage is Storage.HALVES:
+        assert storage not in storages(mdp, num_words)  # the halves would be of very different sizes
+        return
+    sizes = Sizes.of(columns, num_words, storage)
+    layer = Buffer().layer(mdp, sizes)
+    slots = num_slots(mdp)
+    slabs = {Storage.TWO_LAYERS: 2 * slots, Storage.ONE_LAYER: slots + 1, Storage.HALVES: 2 * slots + 1}[storage]
+    assert slots == (3 if stickiness else 1)
+    assert layer.V.shape == ((slabs, 20, 5, num_words) if num_words else (slabs, 20, 5))
+    assert [array.shape for array in layer[1:]] == [(slabs, 20, n) for n in (5, 3, 3)]
+    held = sum(array.nbytes for array in layer)
+    assert sizes.num_bytes(mdp) == (held // 2 if storage is Storage.HALVES else held)
 
 
-@pytest.mark.parametrize(("stickiness", "sparing"), [(0.0, False), (0.25, False), (0.25, True)])
-def test_no_row_is_overwritten_before_it_is_read(stickiness: float, sparing: bool) -> None:
-    """Action after action, X goes to a row whose values are not needed any more."""
+@pytest.mark.parametrize(("stickiness", "storage"), ALL)
+def test_all_numbers_have_places_of_their_own(stickiness: float, storage: Storage) -> None:
     mdp = random_tables(0, 20, 3, 5).sticky(stickiness)
-    sizes = Sizes.of(Columns(4, 2, True, True), sparing=sparing)
+    sizes = Sizes.of(Columns(4, 2, True, True), 0, storage)
+    words = np.zeros(sizes.num_bytes(mdp) // 8, np.uint64)
+    layer, slots = sizes.layer_in(mdp, words), Places(mdp, sizes).slots
+    for array, slabs in zip(layer, (slots.values, slots.prints, slots.values, slots.prints), strict=True):
+        array[slabs] += 1
+    ones = {0, 1, int(np.float64(1).view(np.uint64))}
+    assert set(words.tolist()) <= ones and np.count_nonzero(words) == num_slots(mdp) * 20 * (5 + 5 + 3 + 3)
+
+
+@pytest.mark.parametrize(("stickiness", "storage"), ALL)
+def test_no_slot_is_overwritten_before_it_is_read(stickiness: float, storage: Storage) -> None:
+    """Action after action, X goes to a slab whose numbers are not needed any more."""
+    mdp = random_tables(0, 20, 3, 5).sticky(stickiness)
+    sizes = Sizes.of(Columns(4, 2, True, True), 0, storage)
     places = Places(mdp, sizes)
-    for _ in range(4):
-        before = places.rows
-        for part in sizes.parts:
-            source, target = places.move(part)
-            for here, there in zip(source, target, strict=True):
-                last = min(part.last, here.shape[1])
-                for slot in range(len(here)):
-                    needed = set(here[slot + 1 :, part.first : last].ravel().tolist()) | set(
-                        here[:, last:].ravel().tolist()
-                    )
-                    assert not needed & set(there[slot, part.first : last].tolist())
-        after = places.rows
-        for old, new in zip(before, after, strict=True):
-            assert len(set(new.ravel().tolist())) == new.size and not (stickiness == 0 and set(old[0]) & set(new[0]))
+    for _ in range(9):
+        for moved in sizes.moves:
+            source, target = places.move(moved)
+            others = set()
+            for half in range(2):
+                if not moved[half]:
+                    assert source[half].tolist() == target[half].tolist()
+                    others = set(source[half].tolist())
+            for half in range(2):
+                for slot in range(num_slots(mdp) if moved[half] else 0):
+                    first = 0 if storage is Storage.TWO_LAYERS else slot + 1
+                    assert target[half][slot] not in set(source[half][first:].tolist()) | others
+                assert len(set(target[half].tolist())) == num_slots(mdp)
+                assert target[half].max() < sizes.shape(mdp)[0]
+
+
+@pytest.mark.parametrize("storage", Storage)
+def test_all_ways_of_storage_find_the_same(storage: Storage) -> None:
+    mdp = random_tables(2, 300, 3, 6, signed=True).sticky(0.25)
+    columns, sets = Columns(4, 1, True, True), reachable_sets(mdp, 6)
+    found = []
+    for way in (Storage.TWO_LAYERS, storage):
+        layers = Layers(mdp, 6, columns, 0.9, Exactness(mdp), Sizes.of(columns, 0, way))
+        gaps = [layers.step_back(sets.states(t), t).tolist() for t in reversed(range(6))]
+        result = layers.result(np.min(gaps, axis=0), 0.0)
+        found.append((gaps, result.optimal, result.base, result.worst, result.greedy.tolist(), result.wrong_decisions))
+    assert found[0] == found[1]
 
 
 def test_a_pass_must_fit_into_a_share_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +100,7 @@ def test_several_passes_find_what_one_finds(stickiness: float) -> None:
     for limit in (least, 1.15 * least, 1.3 * least):
         parts = split(mdp, columns, 0, limit)
         counts.add(len(parts))
-        assert most_bytes(mdp, parts, 0) <= limit
+        assert most_bytes(mdp, parts) <= limit
         assert [k for part, _ in parts for k in range(part.first_k, part.num_k + 1)] == [1, 2, 3, 4, 5]
         found = backward_pass(mdp, 7, max_k=5, exactness=Exactness(mdp, memory=limit))
         assert (found.optimal, found.base, found.worst) == (whole.optimal, whole.base, whole.worst)

@@ -31,7 +31,9 @@ def test_the_memory_is_known_before_the_work_begins() -> None:
 
 def test_with_less_memory_there_are_more_passes_and_the_same_results() -> None:
     reports: list[AnalysisProgress] = []
-    limit = 60 * 8 * (2 * 6 * 3 + 2 + 3 + 1 + 3 + 1)  # what k = 5 needs alone: one spare row of each kind
+    limit = (
+        60 * 8 * (6 + 1) * (2 * 3 + 1)
+    )  # what k = 5 needs alone: two halves of 6 + 1 numbers, 3 slots and half a spare one
     found = analyze(MDP, max_k=5, search_k=5, memory=limit, progress=reports.append)
     assert "passes" in reports[0].stage and reports[0].num_bytes <= limit
     assert [horizon.searched_k for horizon in found.tolerant] == [5]  # k = 6 does not fit

@@ -27,7 +27,7 @@ from sqirl.analysis.backward import (
     look_at,
     return_range,
 )
-from sqirl.analysis.columns import Columns, Sizes
+from sqirl.analysis.columns import Columns, Sizes, storages
 from sqirl.analysis.intervals import intervals_over_starts
 from sqirl.analysis.memory import most_bytes, split
 from sqirl.analysis.progress import SILENT, AnalysisProgress, Meter
@@ -48,7 +48,7 @@ FIRST_WINDOWS = 5
 SMALL = 256e6
 
 #: How many passes the search for an effective horizon within a tolerance takes, more or less. It is only used for progress.
-EXPECTED_LADDERS = 8
+EXPECTED_LADDERS = 4
 
 #: Powers of a smaller discount are no numbers that a float can hold.
 LEAST_DISCOUNT = 1e-6
@@ -268,7 +268,7 @@ def _announce(given: _AnalysisInput, max_k: int) -> None:
     """Say how much memory the passes over Q^1..Q^max_k will take, or refuse, and estimate the work of the whole analysis."""
     mdp, columns = given.mdp, Columns(max_k, 1, True, True)
     parts = split(mdp, columns, given.exactness.num_words, given.exactness.memory)
-    given.meter.num_bytes = most_bytes(mdp, parts, given.exactness.num_words)
+    given.meter.num_bytes = most_bytes(mdp, parts)
     rows = mdp.num_actions * sum(map(given.sets.count, range(given.horizon)))
     given.meter.expect(rows * sum(part.work for part, _ in parts))
     given.meter.expect(rows * (columns._replace(with_returns=False).work + EXPECTED_LADDERS * COLUMNS))
@@ -277,7 +277,8 @@ def _announce(given: _AnalysisInput, max_k: int) -> None:
 
 def _planning_window(given: _AnalysisInput) -> int | None:
     columns = Columns(min(SEARCH_STRIDE, given.search_k), 1, False, False)
-    is_small = Sizes.of(columns).num_bytes(given.mdp, given.exactness.num_words) < SMALL
+    num_words = given.exactness.num_words
+    is_small = Sizes.of(columns, num_words, storages(given.mdp, num_words)[0]).num_bytes(given.mdp) < SMALL
     first_pass = SEARCH_STRIDE if is_small else FIRST_WINDOWS
     for first_k, _, result in given.passes(first_pass, random_base=False, with_returns=False):
         if result.solvable.any():  # true for k = T at the latest, where Q^T = Q*

@@ -19,6 +19,8 @@ one where they are not (`columns.py`).
 **Two halves of a step.** `fill` computes X for one action after the other. X of action a needs slot a of the step after alone, so
 where actions are sticky, X of action a + 1 may be written over slot a. `reduce` then turns X into V where it lies. Where
 actions are not sticky, `reduce` computes X for a few states at a time. Both work on *tiles* of states, which stay in the cache.
+In memory all numbers of a state lie side by side (`columns.py`). In a tile one number of all its states does, so that one
+instruction of the processor works on several states.
 
 **Exact comparisons.** A value is carried twice: as a number with a known error (`values.py`), and as a fingerprint in a prime
 field (`fingerprint.py`). Two actions are tied if their fingerprints are equal. If not, the numbers say which one is better. If
@@ -30,8 +32,8 @@ state (`witness.py`). One minimum therefore finds the margin, the verdict and th
 
 **Rules of numba for this file.** `fill` and `reduce` hold no lock of Python, so that threads can work on blocks of the states at
 the same time. Loops take arrays, not tuples of arrays: numba counts references whenever it takes an array out of a tuple. The
-cache on disk does not notice changes of other files: after a change of `values.py`, `fixed_point.py` or `fingerprint.py`,
-change this file as well, and after a change of this file also `reduction.py` and `sweeps.py`.
+cache on disk does not notice changes of other files: after a change of `values.py`, `fixed_point.py`, `fingerprint.py` or
+`prefetch.py`, change this file as well, and after a change of this file also `reduction.py` and `sweeps.py`.
 """
 
 from __future__ import annotations
@@ -44,15 +46,16 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from sqirl.analysis.columns import Layer, Part, Rows
+from sqirl.analysis.columns import Layer, Moved, Slots
 from sqirl.analysis.dynamics import Dynamics, Weights
 from sqirl.analysis.fingerprint import ONE, fingerprint_of_float, plus, times
 from sqirl.analysis.fixed_point import add_scaled, set_float
-from sqirl.analysis.values import Precision, Values, new_values
+from sqirl.analysis.prefetch import AHEAD, LINE, prefetch
+from sqirl.analysis.values import Precision, Values, by_state, new_values
 
 #: States that are worked on together. Not a multiple of a power of two, so that rows of a tile do not compete for the same lines
 #: of the cache.
-TILE = 312
+TILE = 104
 
 Row: TypeAlias = NDArray[np.float64]  # one number for each column, or for each action
 Prints: TypeAlias = NDArray[np.uint64]  # fingerprints
@@ -66,8 +69,16 @@ class Step(NamedTuple):
 
     is_sticky: bool  # False at the first time step, where there is no previous action
     is_last: bool  # does the episode end after this step?
+    is_filled: bool  # is X of all states computed already (`fill`)?
     precision: Precision
     first_witness: float  # the number of state 0 as a wrong decision at this time (`witness.py`)
+
+
+class Actions(NamedTuple):
+    """From `first` to before `last`."""
+
+    first: int
+    last: int
 
 
 class Tile(NamedTuple):
@@ -92,27 +103,33 @@ class Factors(NamedTuple):
     scratch: Prints  # (2, L)
 
 
-#: combine(into, at, after, n, follows, reward, place, *factors) puts one outcome into into[at]. `n` is the next state, `follows`
-#: is False where the episode ends, `place` is that of the probability, and -1 where the outcome is certain.
+#: combine(into, at, after, n, follows, reward, place, *factors) puts one outcome into all columns of into[at]. `n` is the next
+#: state, `follows` is False where the episode ends, `place` is that of the probability, and -1 where the outcome is certain.
 Combine: TypeAlias = Callable[..., None]
 
 
 def backup_of(combine: Combine) -> Callable[..., None]:
-    """The Bellman backup of one row: into[s] ← r(s, a) + γ E[after[s']] at all the states, in the numbers of `combine`.
+    """The Bellman backup: into[s] ← r(s, a) + γ E[after[s']] at all the states, in the numbers of `combine`.
 
-    back_up(states, a, compact, dynamics, factors, is_last, before, after, into): `before` is what a sum or a minimum over the
-    outcomes starts from. The value of states[i] goes to index i of `into` if `compact`, else to index states[i].
+    back_up(states, a, compact, hint, dynamics, factors, is_last, before, after, into): `before` is what a sum or a minimum over
+    the outcomes starts from. The values of states[i] go to index i of `into` if `compact`, else to index states[i]. `after` and
+    `into` are (states, columns). With `hint`, all numbers of the next states, from `after` on, are brought into the cache early.
     """
 
     @numba.njit(nogil=True)
-    def back_up(states, a, compact, dynamics, factors, is_last, before, after, into):
+    def back_up(states, a, compact, hint, dynamics, factors, is_last, before, after, into):
         transitions, rewards, indptr = dynamics.transitions, dynamics.rewards, dynamics.indptr
         next_states, outcome_rewards, A = dynamics.next_states, dynamics.outcome_rewards, dynamics.rewards.shape[1]
         discount, probabilities, is_discounted, places, scratch = factors
+        start, stride = after.ctypes.data, after.strides[0]
         for i in range(len(states)):
             s = np.uint64(states[i])
             at = np.uint64(i) if compact else s
             if dynamics.form.ndim == 2:  # a deterministic table
+                if hint:
+                    later = transitions[np.uint64(states[min(i + AHEAD, len(states) - 1)]), a]
+                    for byte in range(0, stride, LINE):
+                        prefetch(np.uint64(start + later * stride + byte))  # type: ignore[call-arg]
                 n = transitions[s, a]
                 combine(
                     into, at, after, np.uint64(n), n >= 0 and not is_last, rewards[s, a], -1, discount, probabilities,
@@ -132,55 +149,60 @@ def backup_of(combine: Combine) -> Callable[..., None]:
 
 
 @numba.njit(inline="always")
-def add_float(into, at, after, n, follows, reward, place, discount, probabilities, is_discounted, places, scratch):
-    total = reward + discount * after[n] if follows else reward
-    into[at] = total if place < 0 else into[at] + probabilities[place] * total
+def add_floats(into, at, after, n, follows, reward, place, discount, probabilities, is_discounted, places, scratch):
+    for j in range(into.shape[1]):
+        total = reward + discount * after[n, j] if follows else reward
+        into[at, j] = total if place < 0 else into[at, j] + probabilities[place] * total
 
 
 @numba.njit(inline="always")
-def add_print(into, at, after, n, follows, reward, place, discount, probabilities, is_discounted, places, scratch):
-    ahead = after[n] if follows else np.uint64(0)
-    ahead = times(discount, ahead) if is_discounted else ahead
-    total = ahead if reward == 0.0 else plus(ahead, fingerprint_of_float(reward))
-    into[at] = total if place < 0 else plus(into[at], times(probabilities[place], total))
+def add_prints(into, at, after, n, follows, reward, place, discount, probabilities, is_discounted, places, scratch):
+    of_reward = fingerprint_of_float(reward)
+    for j in range(into.shape[1]):
+        ahead = after[n, j] if follows else np.uint64(0)
+        ahead = times(discount, ahead) if is_discounted else ahead
+        total = plus(ahead, of_reward)
+        into[at, j] = total if place < 0 else plus(into[at, j], times(probabilities[place], total))
 
 
 @numba.njit(inline="always")
 def add_words(into, at, after, n, follows, reward, place, discount, probabilities, is_discounted, places, scratch):
-    total = into[at] if place < 0 else scratch[1]
-    set_float(total, reward, places)
-    if follows:
-        add_scaled(total, discount, after[n])
-    if place >= 0:
-        add_scaled(into[at], probabilities[place], total)
+    for j in range(into.shape[1]):
+        total = into[at, j] if place < 0 else scratch[1]
+        set_float(total, reward, places)
+        if follows:
+            add_scaled(total, discount, after[n, j])
+        if place >= 0:
+            add_scaled(into[at, j], probabilities[place], total)
 
 
 @numba.njit(inline="always")
-def lower_margin(into, at, after, n, follows, reward, place, discount, probabilities, is_discounted, places, scratch):
-    least = after[n] if follows else np.inf
-    into[at] = least if place < 0 else min(into[at], least)
+def lower_margins(into, at, after, n, follows, reward, place, discount, probabilities, is_discounted, places, scratch):
+    for j in range(into.shape[1]):
+        least = after[n, j] if follows else np.inf
+        into[at, j] = least if place < 0 else min(into[at, j], least)
 
 
-back_up_floats, back_up_prints = backup_of(add_float), backup_of(add_print)
-back_up_words, back_up_margins = backup_of(add_words), backup_of(lower_margin)
+back_up_floats, back_up_prints = backup_of(add_floats), backup_of(add_prints)
+back_up_words, back_up_margins = backup_of(add_words), backup_of(lower_margins)
 
 
 def back_up_values(
-    states: States, a: int, compact: bool, dynamics: Dynamics, weights: Weights, is_last: bool, places: int,
+    states: States, a: int, compact: bool, hint: bool, dynamics: Dynamics, weights: Weights, is_last: bool, places: int,
     scratch: Prints, V: Values, X: Values,
 ) -> None:  # fmt: skip
-    """The backup of a row of values, in the kind of numbers that they are."""
+    """The backup of values, in the kind of numbers that they are."""
 
 
 @overload(back_up_values)
-def _back_up_values(states, a, compact, dynamics, weights, is_last, places, scratch, V, X):
-    def floats(states, a, compact, dynamics, weights, is_last, places, scratch, V, X):
+def _back_up_values(states, a, compact, hint, dynamics, weights, is_last, places, scratch, V, X):
+    def floats(states, a, compact, hint, dynamics, weights, is_last, places, scratch, V, X):
         factors = Factors(weights.discount.value, weights.probabilities, True, 0, scratch)
-        back_up_floats(states, a, compact, dynamics, factors, is_last, 0.0, V, X)
+        back_up_floats(states, a, compact, hint, dynamics, factors, is_last, 0.0, V, X)
 
-    def words(states, a, compact, dynamics, weights, is_last, places, scratch, V, X):
+    def words(states, a, compact, hint, dynamics, weights, is_last, places, scratch, V, X):
         factors = Factors(weights.discount.words, weights.words, True, places, scratch)
-        back_up_words(states, a, compact, dynamics, factors, is_last, 0, V, X)
+        back_up_words(states, a, compact, hint, dynamics, factors, is_last, 0, V, X)
 
     return words if V.dtype == numba.uint64 else floats
 
@@ -190,89 +212,94 @@ def _back_up_values(states, a, compact, dynamics, weights, is_last, places, scra
 
 @numba.njit(nogil=True, cache=True)
 def fill(
-    states: States,
-    actions: Part,
-    part: Part,
-    compact: bool,
-    dynamics: Dynamics,
-    weights: Weights,
-    is_last: bool,
-    places: int,
-    layer: Layer,
-    source: Rows,
-    out: Any,
-    target: Rows,
-) -> None:
-    """The columns of a part of X for some actions, from the rows `source` of `layer` to the rows `target` of `out`.
-
-    X of states[i] goes to index i of a row if `compact`, else to index states[i].
-    """
+    states: States, actions: Actions, moved: Moved, dynamics: Dynamics, weights: Weights, is_last: bool, places: int,
+    layer: Layer, source: Slots, target: Slots,
+) -> None:  # fmt: skip
+    """X of some actions in all the states, from the slabs `source` of the layer to its slabs `target`."""
     gamma = weights.discount
     scratch = np.empty((2, len(weights.one.words) - 1), np.uint64)
     floats = Factors(gamma.value, weights.probabilities, True, 0, scratch)
     prints = Factors(gamma.fingerprint, weights.fingerprints, gamma.fingerprint != ONE, 0, scratch)
     V, F, G, D = layer
-    XV, XF, XG, XD = out
     for a in range(actions.first, actions.last):
-        slot = a if len(source.V) > 1 else 0
-        for first in range(0, len(states), 4 * TILE):
-            tile = states[first : first + 4 * TILE]
-            for j in range(part.first, min(part.last, target.V.shape[1])):
-                here, there = source.V[slot, j], target.V[a, j]
-                back_up_values(tile, a, compact, dynamics, weights, is_last, places, scratch, V[here], XV[there])
-                if len(F):
-                    back_up_prints(tile, a, compact, dynamics, prints, is_last, np.uint64(0), F[here], XF[there])
-            for j in range(part.first, min(part.last, target.G.shape[1])):
-                here, there = source.G[slot, j], target.G[a, j]
-                back_up_floats(tile, a, compact, dynamics, floats, is_last, 0.0, G[here], XG[there])
-            for j in range(part.first, min(part.last, target.D.shape[1])):
-                here, there = source.D[slot, j], target.D[a, j]
-                back_up_margins(tile, a, compact, dynamics, floats, is_last, np.inf, D[here], XD[there])
+        for first in range(0, len(states), TILE):
+            tile = states[first : first + TILE]
+            if moved.values:
+                here, there = source.values[a], target.values[a]
+                back_up_values(tile, a, False, True, dynamics, weights, is_last, places, scratch, V[here], V[there])
+                back_up_floats(tile, a, False, False, dynamics, floats, is_last, 0.0, G[here], G[there])
+            if moved.prints:
+                here, there = source.prints[a], target.prints[a]
+                back_up_prints(
+                    tile, a, False, not moved.values, dynamics, prints, is_last, np.uint64(0), F[here], F[there]
+                )
+                back_up_margins(tile, a, False, False, dynamics, floats, is_last, np.inf, D[here], D[there])
 
 
 @numba.njit(inline="always")
-def new_tile(layer: Layer, rows: Rows, A: int) -> tuple[Tile, Rows]:
-    """A tile that is not filled yet, and the places of the columns of each action in it."""
-    width, num_returns, num_kept = rows.V.shape[1], rows.G.shape[1], rows.D.shape[1]
-    tile = Tile(
-        new_values(layer.V, A * width, TILE),
-        np.empty((A * width if len(layer.F) else 0, TILE), np.uint64),
-        np.empty((A * num_returns, TILE)),
-        np.empty((A * num_kept, TILE)),
+def new_tile(layer: Layer, A: int) -> Tile:
+    """A tile that is not filled yet."""
+    return Tile(
+        new_values(layer.V, A * layer.V.shape[2], TILE),
+        np.empty((A * layer.F.shape[2], TILE), np.uint64),
+        np.empty((A * layer.G.shape[2], TILE)),
+        np.empty((A * layer.D.shape[2], TILE)),
     )
-    places = Rows(
-        np.arange(A * width).reshape(A, width),
-        np.arange(A * num_returns).reshape(A, num_returns),
-        np.arange(A * num_kept).reshape(A, num_kept),
-    )
-    return tile, places
 
 
 @numba.njit(nogil=True)
-def load(states: States, array: Any, rows: NDArray[np.int64], tile: Any) -> None:
-    """Copy the rows (A, columns) of an array at the states into the tile."""
-    for a in range(rows.shape[0]):
-        for j in range(rows.shape[1]):
-            source, target = array[rows[a, j]], tile[a * rows.shape[1] + j]
-            for i in range(len(states)):
-                target[i] = source[states[i]]
+def load(states: States, array: Any, slabs: NDArray[np.int64], tile: Any) -> None:
+    """Copy the columns of all slots at the states into the tile."""
+    width = array.shape[2]
+    for p in range(len(slabs)):
+        source, target = array[slabs[p]], by_state(tile, p, width)
+        for i in range(len(states)):
+            s = np.uint64(states[i])
+            for j in range(width):
+                target[i, j] = source[s, j]
+
+
+@numba.njit(nogil=True)
+def store(states: States, tile: Any, slabs: NDArray[np.int64], array: Any) -> None:
+    """Copy the columns of all slots from the tile to where they lie."""
+    width = array.shape[2]
+    for p in range(len(slabs)):
+        source, target = by_state(tile, p, width), array[slabs[p]]
+        for i in range(len(states)):
+            s = np.uint64(states[i])
+            for j in range(width):
+                target[s, j] = source[i, j]
 
 
 @numba.njit(nogil=True)
 def fill_tile(
-    states: States, dynamics: Dynamics, weights: Weights, step: Step, layer: Layer, before: Rows, rows: Rows,
-    tile: Tile, places: Rows,
+    states: States, dynamics: Dynamics, weights: Weights, step: Step, layer: Layer, before: Slots, slots: Slots,
+    tile: Tile,
 ) -> None:  # fmt: skip
-    """X of the states into the tile: it is there already where actions are sticky, else it is computed."""
-    if len(rows.V) > 1:
-        load(states, layer.V, rows.V, tile.V)
-        if len(layer.F):
-            load(states, layer.F, rows.V, tile.F)
-        load(states, layer.G, rows.G, tile.G)
-        load(states, layer.D, rows.D, tile.D)
+    """X of the states into the tile: from `slots` if it is there already, else it is computed from the slots `before`."""
+    V, F, G, D = layer
+    if step.is_filled:
+        load(states, V, slots.values, tile.V)
+        load(states, F, slots.prints, tile.F)
+        load(states, G, slots.values, tile.G)
+        load(states, D, slots.prints, tile.D)
         return
-    part = Part(0, max(rows.V.shape[1], rows.G.shape[1]))
-    actions = Part(0, len(places.V))
-    fill(
-        states, actions, part, True, dynamics, weights, step.is_last, step.precision.places, layer, before, tile, places
-    )
+    gamma, is_last = weights.discount, step.is_last
+    scratch = np.empty((2, len(weights.one.words) - 1), np.uint64)
+    floats = Factors(gamma.value, weights.probabilities, True, 0, scratch)
+    prints = Factors(gamma.fingerprint, weights.fingerprints, gamma.fingerprint != ONE, 0, scratch)
+    XV, XF, XG, XD = tile
+    for a in range(dynamics.rewards.shape[1]):
+        slot = a if len(before.values) > 1 else 0
+        ours, theirs = before.values[slot], before.prints[slot]
+        back_up_values(
+            states, a, True, True, dynamics, weights, is_last, step.precision.places, scratch, V[ours],
+            by_state(XV, a, V.shape[2]),
+        )  # fmt: skip
+        back_up_floats(states, a, True, False, dynamics, floats, is_last, 0.0, G[ours], by_state(XG, a, G.shape[2]))
+        back_up_prints(
+            states, a, True, False, dynamics, prints, is_last, np.uint64(0), F[theirs], by_state(XF, a, F.shape[2])
+        )
+        back_up_margins(
+            states, a, True, False, dynamics, floats, is_last, np.inf, D[theirs], by_state(XD, a, D.shape[2])
+        )

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sqirl.analysis.backup import Step, fill
-from sqirl.analysis.columns import BASE, OPTIMAL, Columns, Layer, Part, Places, Rows, Sizes, num_slots
+from sqirl.analysis.backup import Actions, Step, fill
+from sqirl.analysis.columns import BASE, OPTIMAL, Columns, Layer, Moved, Places, Sizes, Slots, num_slots, storages
 from sqirl.analysis.dynamics import Dynamics, Weights, dynamics_of, weights_of
-from sqirl.analysis.memory import least_bytes, memory_limit, split
+from sqirl.analysis.memory import Buffer, least_bytes, memory_limit, split
 from sqirl.analysis.parallel import in_threads, is_one_block
 from sqirl.analysis.probabilities import ExactProbabilities, exact_probabilities
 from sqirl.analysis.progress import SILENT, Meter
@@ -35,6 +35,7 @@ class Exactness:
         self.level = 0  # of LEVELS
         self.is_exact = True
         self._memory = memory
+        self.buffer = Buffer()
 
     @property
     def num_words(self) -> int:
@@ -43,7 +44,7 @@ class Exactness:
     @property
     def memory(self) -> float:
         """The bytes that a pass may take."""
-        return memory_limit() if self._memory is None else self._memory
+        return memory_limit(self.buffer.num_bytes) if self._memory is None else self._memory
 
     def raise_level(self, mdp: TabularMDP, columns: Columns) -> bool:
         """Take numbers with more digits, if there are such and memory suffices; else note that a comparison stays open."""
@@ -154,7 +155,13 @@ def look_at(
             layers.step_back(sets.states(t), t)
         (q, greedy, open_q), (optimal_q, optimal, open_optimal) = (
             look_at_row(
-                decision.state, layers.dynamics, layers.weights, layers.step(0), layers.layer, layers.rows, column
+                decision.state,
+                layers.dynamics,
+                layers.weights,
+                layers.step(0)._replace(is_filled=False),
+                layers.layer,
+                layers.slots,
+                column,
             )
             for column in (k, OPTIMAL)
         )
@@ -224,23 +231,24 @@ class Layers:
         sizes: Sizes | None = None,
     ) -> None:  # fmt: skip
         self.mdp, self.horizon, self.columns, self._level = mdp, horizon, columns, exactness.level
-        self._sizes = sizes or Sizes.of(columns)
+        self._sizes = sizes or Sizes.of(columns, exactness.num_words, storages(mdp, exactness.num_words)[0])
         self.dynamics = dynamics_of(mdp, discount)
         self.weights = weights_of(mdp, discount, exactness.probabilities, exactness.num_words)
-        self.layer, self._places = self._sizes.new_layer(mdp, exactness.num_words), Places(mdp, self._sizes)
+        self.layer, self._places = exactness.buffer.layer(mdp, self._sizes), Places(mdp, self._sizes)
         self._rounding = Rounding.of(mdp, horizon)
         self.num_open = 0  # comparisons that the digits could not decide
 
     @property
-    def rows(self) -> Rows:
-        """Where the columns are."""
-        return self._places.rows
+    def slots(self) -> Slots:
+        """Where the slots are."""
+        return self._places.slots
 
     def step(self, t: int) -> Step:
         """What the backward step to time t needs to know."""
         return Step(
             is_sticky=self.mdp.stickiness > 0 and t > 0,  # the first action has no previous action to repeat
             is_last=t == self.horizon - 1,
+            is_filled=self._sizes.is_filled_first,
             precision=self._rounding.precision(self.horizon - t, self._level),
             first_witness=encode_witness(0, self.horizon - t, self.mdp.num_states),
         )
@@ -252,13 +260,13 @@ class Layers:
 
         first_best[s] ← the first optimal action in each of the states.
         """
-        step, before = self.step(t), self.rows
-        for part in self._sizes.parts:
-            source, target = self._places.move(part)
-            if self.mdp.stickiness:
-                fill_slots(states, part, self.dynamics, self.weights, step, self.layer, source, target)
+        step, before = self.step(t), self.slots
+        for moved in self._sizes.moves:
+            source, target = self._places.move(moved)
+            if step.is_filled:
+                fill_slots(states, moved, self.dynamics, self.weights, step, self.layer, source, target)
         found = in_threads(
-            reduce, states, self.dynamics, self.weights, self.columns, step, self.layer, before, self.rows, first_best
+            reduce, states, self.dynamics, self.weights, self.columns, step, self.layer, before, self.slots, first_best
         )
         least, num_open = zip(*found, strict=True)
         self.num_open += sum(num_open)
@@ -267,10 +275,11 @@ class Layers:
 
     def result(self, gaps: NDArray[np.float64], tail_gap: float) -> BackwardPass:
         """What the pass found, once it has arrived at the first time step."""
-        mdp, start, rows = self.mdp, self.mdp.start_states, self.rows
-        expected = mdp.start_probabilities @ values_at(self.layer.V, rows.V[0], start, self.step(0).precision.unit)
-        returns = mdp.start_probabilities @ self.layer.G[rows.G[0][:, None], start].T  # (num_returns,)
-        margins = self.layer.D[rows.D[0][:, None], start].min(axis=1)
+        mdp, start = self.mdp, self.mdp.start_states
+        values, prints = self.slots.values[0], self.slots.prints[0]
+        expected = mdp.start_probabilities @ values_at(self.layer.V[values], start, self.step(0).precision.unit)
+        returns = means_at_start(mdp, self.layer.G[values])  # (num_returns,)
+        margins = np.array([column[start].min() for column in self.layer.D[prints].T])  # (num_kept,)
         return BackwardPass(
             optimal=float(expected[OPTIMAL]),
             base=float(expected[BASE]),
@@ -283,18 +292,22 @@ class Layers:
         )
 
 
+def means_at_start(mdp: TabularMDP, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n,) the expected values (S, n) at the start. One column after the other, because there may be as many starts as states."""
+    return np.array([mdp.start_probabilities @ column[mdp.start_states] for column in values.T])
+
+
 def fill_slots(
-    states: NDArray[np.int32], part: Part, dynamics: Dynamics, weights: Weights, step: Step, layer: Layer, source: Rows,
-    target: Rows,
+    states: NDArray[np.int32], moved: Moved, dynamics: Dynamics, weights: Weights, step: Step, layer: Layer,
+    source: Slots, target: Slots,
 ) -> None:  # fmt: skip
-    """X of all actions, where actions are sticky. One action after the other: each overwrites the slot of the one before."""
-    num_actions = len(source.V)
+    """X of all actions. One action after the other: each overwrites the slot of the one before."""
+    num_actions = len(source.values)
     at_once = is_one_block(states)
-    for actions in [Part(0, num_actions)] if at_once else [Part(a, a + 1) for a in range(num_actions)]:
+    for actions in [Actions(0, num_actions)] if at_once else [Actions(a, a + 1) for a in range(num_actions)]:
         in_threads(
             lambda block, actions=actions: fill(
-                block, actions, part, False, dynamics, weights, step.is_last, step.precision.places, layer, source,
-                layer, target,
+                block, actions, moved, dynamics, weights, step.is_last, step.precision.places, layer, source, target
             ),
             states,
-        )  # fmt: skip
+        )

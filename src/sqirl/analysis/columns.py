@@ -17,15 +17,18 @@ For the effective planning window it is 0 instead, so that Q^1 is the reward alo
 Returns of policies have arrays of their own, G, of floats: nothing is decided by them. Column i is that of the worst policy
 greedy on Q^k, k = first_k + i. The last column is the worst policy's; only the pass from k = 1 on has it.
 
-**Where they lie.** A *row* holds one column of one slot for all states. With sticky actions there is a slot for each previous
-action p, and X[a] needs slot a alone. So one layer is enough: X[a] is written to spare rows, the rows of slot a are then free,
-and X[a + 1] goes there. `Rows` says where the columns of each slot are at the moment. Without sticky actions there is one slot,
-and two layers of it.
+**Where they lie.** All numbers of one state and slot lie side by side: V, then G, then F, then D. A backup reads all of them
+at a next state that may be anywhere, and this costs a few lines of the cache instead of one for each number. A *slab* holds
+them for all states. With sticky actions there is a slot for each previous action p, and X[a] needs slot a alone. So one layer
+is enough: X[a] is written to a spare slab, the slab of slot a is then free, and X[a + 1] goes there. `Slots` says which slab
+holds which slot at the moment. Without sticky actions there is one slot, and two layers of it.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -76,102 +79,135 @@ class Columns(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """The arrays of a backward pass, one row for each slot and column."""
+    """The numbers of a backward pass, as views of the slabs."""
 
-    V: Values  # (rows, S) float64, or (rows, S, L) uint64
-    F: NDArray[np.uint64]  # (rows, S) the fingerprints of V
-    G: NDArray[np.float64]  # (rows, S)
-    D: NDArray[np.float64]  # (rows, S) the least margins
-
-
-class Rows(NamedTuple):
-    """The rows of a `Layer` that hold the columns of each slot."""
-
-    V: NDArray[np.int64]  # (slots, width), also of F
-    G: NDArray[np.int64]  # (slots, num_returns)
-    D: NDArray[np.int64]  # (slots, num_kept)
+    V: Values  # (slabs, S, width) float64, or (slabs, S, width, L) uint64
+    F: NDArray[np.uint64]  # (slabs, S, width) the fingerprints of V
+    G: NDArray[np.float64]  # (slabs, S, num_returns)
+    D: NDArray[np.float64]  # (slabs, S, num_kept) the least margins
 
 
-class Part(NamedTuple):
-    """Some of the columns of V, G and D: from `first` to before `last`."""
+class Slots(NamedTuple):
+    """The slab of each slot."""
 
-    first: int
-    last: int
+    values: NDArray[np.int64]  # (slots,) that of V and G
+    prints: NDArray[np.int64]  # (slots,) that of F and D
+
+
+class Moved(NamedTuple):
+    """Which numbers go to other slabs together."""
+
+    values: bool  # V and G
+    prints: bool  # F and D
+
+
+class Storage(Enum):
+    """How many slabs there are."""
+
+    #: A step reads one layer and writes the other.
+    TWO_LAYERS = 0
+    #: Sticky actions: a slab for each slot, and a spare one.
+    ONE_LAYER = 1
+    #: The same, first for V and G and then for F and D. They have slabs of their own, and a spare slab is half as large.
+    HALVES = 2
+
+
+def storages(mdp: TabularMDP, num_words: int) -> list[Storage]:
+    """Those that are of use, the faster first.
+
+    Where actions are sticky, two layers would not be faster: memory that is new to a process costs time. The two halves are of
+    about the same size only where values are floats.
+    """
+    if not mdp.stickiness:
+        return [Storage.TWO_LAYERS]
+    return [Storage.ONE_LAYER] if num_words else [Storage.ONE_LAYER, Storage.HALVES]
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many columns V, G and D have, and how many of each are moved at a time where actions are sticky."""
+    """How many columns there are, and how they are stored."""
 
     V: int
     G: int
     D: int
-    group: int
+    num_words: int = 0  # of a value; 0 where values are floats
+    exact: bool = True  # are there fingerprints?
+    storage: Storage = Storage.TWO_LAYERS
 
     @classmethod
-    def of(cls, columns: Columns, *, sparing: bool = False) -> Sizes:
-        """Moving one column at a time is `sparing` with memory: it needs a single spare row of each kind."""
-        return cls(columns.width, columns.num_returns, columns.num_kept, 1 if sparing else columns.width)
-
-    def num_rows(self, mdp: TabularMDP, width: int) -> int:
-        """The rows of an array with `width` columns: a slot for each action and spare rows, or two layers."""
-        return mdp.num_actions * width + min(self.group, width) if mdp.stickiness else 2 * width
+    def of(cls, columns: Columns, num_words: int, storage: Storage) -> Sizes:
+        return cls(columns.width, columns.num_returns, columns.num_kept, num_words, True, storage)
 
     @property
-    def parts(self) -> list[Part]:
-        """The columns in groups that are moved together."""
-        widest = max(self.V, self.G, self.D)
-        return [Part(first, min(first + self.group, widest)) for first in range(0, widest, self.group)]
+    def moves(self) -> list[Moved]:
+        """What is moved together in a backward step."""
+        return [Moved(True, False), Moved(False, True)] if self.storage is Storage.HALVES else [Moved(True, True)]
 
-    def new_layer(self, mdp: TabularMDP, num_words: int, *, exact: bool = True) -> Layer:
-        """Arrays that are not filled yet; values are floats where `num_words` is 0. No fingerprints if not `exact`."""
-        S = mdp.num_states
-        V, G, D = (self.num_rows(mdp, width) for width in (self.V, self.G, self.D))
+    @property
+    def is_filled_first(self) -> bool:
+        """Is X of all states computed before any of it is reduced?"""
+        return self.storage is not Storage.TWO_LAYERS
+
+    @property
+    def _halves(self) -> tuple[int, int]:
+        """The words of V and G, and those of F and D, for each state and slot."""
+        return self.V * max(self.num_words, 1) + self.G, self.V * self.exact + self.D
+
+    def shape(self, mdp: TabularMDP) -> tuple[int, int, int]:
+        """(slabs, S, words) of the array that holds everything."""
+        slots, both = num_slots(mdp), sum(self._halves)
+        shapes = {
+            Storage.TWO_LAYERS: (2 * slots, both),
+            Storage.ONE_LAYER: (slots + 1, both),
+            Storage.HALVES: (2 * slots + 1, max(self._halves)),
+        }
+        num_slabs, width = shapes[self.storage]
+        return num_slabs, mdp.num_states, width
+
+    def num_bytes(self, mdp: TabularMDP) -> int:
+        """The memory of the slabs."""
+        return ITEM_BYTES * math.prod(self.shape(mdp))
+
+    def layer_in(self, mdp: TabularMDP, words: NDArray[np.uint64]) -> Layer:
+        """The slabs in an array of at least so many words; they are not filled yet."""
+        shape = self.shape(mdp)
+        slabs = words[: math.prod(shape)].reshape(shape)
+        floats, values = slabs.view(np.float64), self._halves[0]
+        prints = 0 if self.storage is Storage.HALVES else values
+        of_values, of_prints = values - self.G, prints + self.V * self.exact
         return Layer(
-            np.empty((V, S, num_words), np.uint64) if num_words else np.empty((V, S)),
-            np.empty((V if exact else 0, S), np.uint64),
-            np.empty((G, S)),
-            np.empty((D, S)),
+            slabs[..., :of_values].reshape(*shape[:2], self.V, self.num_words)
+            if self.num_words
+            else floats[..., :of_values],
+            slabs[..., prints:of_prints],
+            floats[..., of_values:values],
+            floats[..., of_prints : of_prints + self.D],
         )
-
-    def num_bytes(self, mdp: TabularMDP, num_words: int, *, exact: bool = True) -> int:
-        """The memory of these arrays."""
-        V, G, D = (self.num_rows(mdp, width) for width in (self.V, self.G, self.D))
-        return ITEM_BYTES * mdp.num_states * (V * (max(num_words, 1) + exact) + G + D)
 
 
 class Places:
-    """Where the columns of each slot are, and where they go in the next backward step."""
+    """Which slab holds which slot, and where the slots go in the next backward step."""
 
     def __init__(self, mdp: TabularMDP, sizes: Sizes) -> None:
-        self._sticky, self._group = mdp.stickiness > 0, sizes.group
-        slots = mdp.num_actions if self._sticky else 1
-        self._tables = [np.arange(slots * width).reshape(slots, width) for width in (sizes.V, sizes.G, sizes.D)]
-        first_free = [table.size for table in self._tables]
-        # spare rows of a group where actions are sticky, else the other layer
-        self._spare = [
-            start + np.arange(min(sizes.group, table.shape[1]) if self._sticky else table.shape[1])
-            for start, table in zip(first_free, self._tables, strict=True)
-        ]
+        slots = np.arange(num_slots(mdp))
+        apart = len(slots) if sizes.storage is Storage.HALVES else 0
+        self._tables = [slots, slots + apart]
+        self._spare = np.arange(len(slots) + apart, sizes.shape(mdp)[0])
 
     @property
-    def rows(self) -> Rows:
+    def slots(self) -> Slots:
         """The present places."""
-        return Rows(*(table.copy() for table in self._tables))
+        return Slots(*self._tables)
 
-    def move(self, part: Part) -> tuple[Rows, Rows]:
-        """(from, to) for the columns of one part of the next step; from now on they are there."""
-        before = self.rows
-        for table, spare in zip(self._tables, self._spare, strict=True):
-            last = min(part.last, table.shape[1])
-            if last <= part.first:
-                continue
-            chosen, free = slice(part.first, last), slice(0, last - part.first)
-            freed = table[-1, chosen].copy()
-            table[1:, chosen] = table[:-1, chosen].copy()
-            table[0, chosen] = spare[free]
-            spare[free] = freed
-        return before, self.rows
+    def move(self, moved: Moved) -> tuple[Slots, Slots]:
+        """(from, to) in the next step. What was in the last slots becomes spare."""
+        before = self.slots
+        tables = [np.concatenate([self._spare, table]) for table in self._tables]
+        num_slots = len(before.values)
+        for half, (is_moved, table) in enumerate(zip(moved, tables, strict=True)):
+            if is_moved:
+                self._tables[half], self._spare = table[:num_slots], table[num_slots:]
+        return before, self.slots
 
 
 def num_slots(mdp: TabularMDP) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqirl.analysis.columns import Columns, Sizes
+import numpy as np
+
+from sqirl.analysis.columns import ITEM_BYTES, Columns, Layer, Sizes, storages
 from sqirl.errors import SqirlError
 from sqirl.mdp.tabular import TabularMDP
 from sqirl.runtime.memory import available_memory
@@ -15,16 +17,35 @@ class NotEnoughMemory(SqirlError):
     """The analysis needs more memory than there is."""
 
 
-def memory_limit() -> float:
-    """The bytes that a pass may take now."""
+class Buffer:
+    """Memory that the passes of one analysis take one after the other. Memory that is new to a process costs time."""
+
+    def __init__(self) -> None:
+        self._words = np.empty(0, np.uint64)
+
+    @property
+    def num_bytes(self) -> int:
+        return self._words.nbytes
+
+    def layer(self, mdp: TabularMDP, sizes: Sizes) -> Layer:
+        """The arrays of a pass, which are not filled yet. Those of the pass before must not be used any more."""
+        num_bytes = sizes.num_bytes(mdp)
+        if num_bytes > self.num_bytes:
+            self._words = np.empty(0, np.uint64)  # given back before more is taken
+            self._words = np.empty(num_bytes // ITEM_BYTES, np.uint64)
+        return sizes.layer_in(mdp, self._words)
+
+
+def memory_limit(held: int) -> float:
+    """The bytes that a pass may take now, if the analysis holds so many already."""
     free = available_memory()
-    return float("inf") if free is None else MEMORY_SHARE * free
+    return float("inf") if free is None else MEMORY_SHARE * (free + held)
 
 
 def least_bytes(mdp: TabularMDP, columns: Columns, num_words: int) -> int:
     """The memory of the pass if every k is looked at in a pass of its own."""
     alone = columns._replace(first_k=columns.num_k)
-    return Sizes.of(alone, sparing=mdp.stickiness > 0).num_bytes(mdp, num_words)
+    return min(Sizes.of(alone, num_words, storage).num_bytes(mdp) for storage in storages(mdp, num_words))
 
 
 def split(mdp: TabularMDP, columns: Columns, num_words: int, limit: float) -> list[tuple[Columns, Sizes]]:
@@ -32,27 +53,25 @@ def split(mdp: TabularMDP, columns: Columns, num_words: int, limit: float) -> li
 
     A later pass computes all smaller Q^k again, but keeps gaps, margins and returns for its own k only.
     """
-    whole = Sizes.of(columns)
-    if whole.num_bytes(mdp, num_words) <= limit:
-        return [(columns, whole)]
     parts: list[tuple[Columns, Sizes]] = []
     first_k = columns.first_k
     while first_k <= columns.num_k:
         fitting = [
             (part, sizes)
-            for part in (columns._replace(num_k=k, first_k=first_k) for k in range(first_k, columns.num_k + 1))
-            if (sizes := Sizes.of(part, sparing=mdp.stickiness > 0)).num_bytes(mdp, num_words) <= limit
+            for part in (columns._replace(num_k=k, first_k=first_k) for k in range(columns.num_k, first_k - 1, -1))
+            for storage in storages(mdp, num_words)
+            if (sizes := Sizes.of(part, num_words, storage)).num_bytes(mdp) <= limit
         ]
         if not fitting:
             raise NotEnoughMemory(_refusal(mdp, columns, num_words, limit))
-        parts.append(fitting[-1])
-        first_k = fitting[-1][0].num_k + 1
+        parts.append(fitting[0])
+        first_k = fitting[0][0].num_k + 1
     return parts
 
 
-def most_bytes(mdp: TabularMDP, parts: list[tuple[Columns, Sizes]], num_words: int) -> int:
+def most_bytes(mdp: TabularMDP, parts: list[tuple[Columns, Sizes]]) -> int:
     """The memory of the largest of the passes."""
-    return max(sizes.num_bytes(mdp, num_words) for _, sizes in parts)
+    return max(sizes.num_bytes(mdp) for _, sizes in parts)
 
 
 def _refusal(mdp: TabularMDP, columns: Columns, num_words: int, limit: float) -> str:

@@ -11,8 +11,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sqirl.analysis.backup import TILE, Flags, Floats, Prints, Row, States, Step, Tile, fill, fill_tile, new_tile
-from sqirl.analysis.columns import BASE, OPTIMAL, Columns, Layer, Part, Rows
+from sqirl.analysis.backup import TILE, Flags, Floats, Prints, Row, States, Step, Tile, fill_tile, new_tile, store
+from sqirl.analysis.columns import BASE, OPTIMAL, Columns, Layer, Slots
 from sqirl.analysis.dynamics import Dynamics, Weights
 from sqirl.analysis.fingerprint import plus, times
 from sqirl.analysis.values import Values, Weight, as_float, mark_column, mix, new_values, shrink, take_mean
@@ -73,62 +73,63 @@ def take_base(
 
 
 @numba.njit(nogil=True)
-def write_values(
-    states: States, V: Values, F: Prints, random_base: bool, is_sticky: bool, choose: Weight, repeat: Weight, W: Values,
-    WF: Prints, scratch: Prints, out: Values, out_prints: Prints, rows: NDArray[np.int64],
+def mix_values(
+    m: int, num_slots: int, V: Values, F: Prints, random_base: bool, is_sticky: bool, choose: Weight, repeat: Weight,
+    W: Values, WF: Prints, scratch: Prints,
 ) -> None:  # fmt: skip
-    """Store V(s, p) = (1 - ρ) W(s) + ρ X[s, p] for every slot."""
-    width, m = rows.shape[1], len(states)
-    for j in range(width):
+    """X in the tile becomes V(s, p) = (1 - ρ) W(s) + ρ X[s, p] for every slot."""
+    width = len(W) - 1
+    for j in range(
+        width - 1, -1, -1
+    ):  # downwards, because column j is made from column j - 1 of X, which it must not overwrite
+        source_j = j - 1 if j > BASE else j
         if j == BASE and not random_base:
             W[j], WF[j] = 0, 0
         elif is_sticky:
             shrink(W[j], m, choose, scratch)
             for i in range(m):
                 WF[j, i] = times(choose.fingerprint, WF[j, i])
-        for p in range(len(rows)):
-            row, source = rows[p, j], p * width + (j - 1 if j > BASE else j)
+        for p in range(num_slots):
+            row, source = p * width + j, p * width + source_j
             if is_sticky and (random_base or j != BASE):
-                mix(out[row], states, W[j], repeat, V[source])
+                mix(V, row, W[j], repeat, source, m, scratch)
                 for i in range(m):
-                    out_prints[row, states[i]] = plus(WF[j, i], times(repeat.fingerprint, F[source, i]))
+                    F[row, i] = plus(WF[j, i], times(repeat.fingerprint, F[source, i]))
             else:
                 for i in range(m):
-                    out[row, states[i]] = W[j, i]
-                    out_prints[row, states[i]] = WF[j, i]
+                    V[row, i], F[row, i] = W[j, i], WF[j, i]
 
 
 @numba.njit(nogil=True)
-def write_returns(
-    states: States, G: Floats, D: Floats, is_sticky: bool, choose: float, repeat: float, WG: Floats, WD: Floats,
-    out_G: Floats, rows_G: NDArray[np.int64], out_D: Floats, rows_D: NDArray[np.int64],
-) -> None:  # fmt: skip
+def mix_returns(
+    m: int, num_slots: int, G: Floats, D: Floats, is_sticky: bool, choose: float, repeat: float, WG: Floats, WD: Floats
+) -> None:
     """The same for returns; a margin is the least of what is chosen and what is repeated."""
-    num_returns, num_kept = rows_G.shape[1], rows_D.shape[1]
-    for p in range(len(rows_D)):
-        for j in range(num_returns):
-            row, source = rows_G[p, j], p * num_returns + j
-            for i in range(len(states)):
-                mixed = choose * WG[j, i] + repeat * G[source, i]
-                out_G[row, states[i]] = mixed if is_sticky else WG[j, i]
-        for j in range(num_kept):
-            row, source = rows_D[p, j], p * num_kept + j
-            for i in range(len(states)):
-                repeated = D[source, i] if is_sticky else np.inf
-                out_D[row, states[i]] = repeated if repeated < WD[j, i] else WD[j, i]
+    for p in range(num_slots):
+        for j in range(len(WG)):
+            row = p * len(WG) + j
+            for i in range(m):
+                mixed = choose * WG[j, i] + repeat * G[row, i]
+                G[row, i] = mixed if is_sticky else WG[j, i]
+        for j in range(len(WD)):
+            row = p * len(WD) + j
+            for i in range(m):
+                repeated = D[row, i] if is_sticky else np.inf
+                D[row, i] = repeated if repeated < WD[j, i] else WD[j, i]
 
 
 @numba.njit(nogil=True)
 def reduce_tile(
-    states: States, tile: Tile, kept: Kept, random_base: bool, weights: Weights, step: Step, layer: Layer, rows: Rows,
+    states: States, tile: Tile, num_slots: int, kept: Kept, random_base: bool, weights: Weights, step: Step,
     first_best: NDArray[np.int16], gaps: Row,
 ) -> int:  # fmt: skip
-    """From X in the tile to the rows of `layer`; lowers the gaps. The number of comparisons that are open."""
+    """From X to V in the tile; lowers the gaps. The number of comparisons that are open."""
     # Arrays are taken out of their tuples here, because numba counts references whenever one is taken out
-    (V, F, G, D), (out_V, out_F, out_G, out_D), (rows_V, rows_G, rows_D) = tile, layer, rows
+    V, F, G, D = tile
     choose, repeat, precision, is_sticky = weights.choose, weights.repeat, step.precision, step.is_sticky
     num_k, first_k, num_returns, with_worst = kept
-    width, num_kept, m, A = rows_V.shape[1], rows_D.shape[1], len(states), len(V) // rows_V.shape[1]
+    width, num_kept, m = num_k + 1, num_k - first_k + 1, len(states)
+    A = len(V) // width
     W, WF = new_values(V, width + 1, TILE), np.empty((width + 1, TILE), np.uint64)
     WG, WD, gap = np.empty((num_returns, TILE)), np.empty((num_kept, TILE)), np.empty(TILE)
     lead, is_optimal, is_greedy = np.empty((A, TILE)), np.empty((A, TILE), np.bool_), np.empty((A, TILE), np.bool_)
@@ -154,8 +155,8 @@ def reduce_tile(
             for i in range(m):
                 value = G[(a + 1) * num_returns - 1, i]
                 WG[num_returns - 1, i] = value if value < WG[num_returns - 1, i] else WG[num_returns - 1, i]
-    write_values(states, V, F, random_base, is_sticky, choose, repeat, W, WF, scratch, out_V, out_F, rows_V)
-    write_returns(states, G, D, is_sticky, choose.value, repeat.value, WG, WD, out_G, rows_G, out_D, rows_D)
+    mix_values(m, num_slots, V, F, random_base, is_sticky, choose, repeat, W, WF, scratch)
+    mix_returns(m, num_slots, G, D, is_sticky, choose.value, repeat.value, WG, WD)
     return num_open
 
 
@@ -167,38 +168,41 @@ def reduce(
     columns: Columns,
     step: Step,
     layer: Layer,
-    before: Rows,
-    rows: Rows,
+    before: Slots,
+    slots: Slots,
     first_best: NDArray[np.int16],
 ) -> tuple[Row, int]:
-    """The second half of a step: fills the rows of `layer` at `states` (n,).
+    """The second half of a step: fills the slabs `slots` of the layer at `states` (n,).
 
-    (num_kept,) the least gap of each Q^k, and the number of comparisons that are open. Where actions are sticky, X lies in
-    `rows`; else it is computed from the rows `before`. first_best[s] ← the first optimal action, if the array is not empty.
+    (num_kept,) the least gap of each Q^k, and the number of comparisons that are open. X lies in `slots` if `step.is_filled`;
+    else it is computed from the slots `before`. first_best[s] ← the first optimal action, if the array is not empty.
     """
-    tile, places = new_tile(layer, rows, dynamics.rewards.shape[1])
-    num_returns, num_kept = rows.G.shape[1], rows.D.shape[1]
+    tile = new_tile(layer, dynamics.rewards.shape[1])
+    num_returns, num_kept, num_slots = layer.G.shape[2], layer.D.shape[2], len(slots.values)
     kept = Kept(columns.num_k, columns.first_k, num_returns, num_returns > num_kept)
     gaps, num_open = np.full(num_kept, np.inf), 0
     for first in range(0, len(states), TILE):
         block = states[first : first + TILE]
-        fill_tile(block, dynamics, weights, step, layer, before, rows, tile, places)
-        num_open += reduce_tile(block, tile, kept, columns.random_base, weights, step, layer, rows, first_best, gaps)
+        fill_tile(block, dynamics, weights, step, layer, before, slots, tile)
+        num_open += reduce_tile(
+            block, tile, num_slots, kept, columns.random_base, weights, step, first_best, gaps
+        )  # fmt: skip
+        store(block, tile.V, slots.values, layer.V)
+        store(block, tile.F, slots.prints, layer.F)
+        store(block, tile.G, slots.values, layer.G)
+        store(block, tile.D, slots.prints, layer.D)
     return gaps, num_open
 
 
 @numba.njit(cache=True)
 def look_at_row(
-    s: int, dynamics: Dynamics, weights: Weights, step: Step, layer: Layer, rows: Rows, q: int
+    s: int, dynamics: Dynamics, weights: Weights, step: Step, layer: Layer, slots: Slots, q: int
 ) -> tuple[Row, Flags, int]:
     """(A,) the value of executing each action in s by column q, (A,) which of them are best, and how many are open."""
-    A, width = dynamics.rewards.shape[1], rows.V.shape[1]
-    tile, places = new_tile(layer, rows, A)
+    A, width = dynamics.rewards.shape[1], layer.V.shape[2]
+    tile = new_tile(layer, A)
     lead, is_greedy = np.empty((A, 1)), np.empty((A, 1), np.bool_)
-    only, part = np.array([s], np.int32), Part(0, width)
-    fill(
-        only, Part(0, A), part, True, dynamics, weights, step.is_last, step.precision.places, layer, rows, tile, places
-    )
+    fill_tile(np.array([s], np.int32), dynamics, weights, step, layer, slots, slots, tile)
     W, WF = new_values(tile.V, 1, 1), np.empty(1, np.uint64)
     num_open = mark_column(tile.V, tile.F, q, width, 1, step.precision, lead, is_greedy, W[0], WF)
     values = np.array([as_float(tile.V, a * width + q, 0, step.precision.unit) for a in range(A)])
@@ -206,10 +210,10 @@ def look_at_row(
 
 
 @numba.njit(cache=True)
-def values_at(V: Values, rows: NDArray[np.int64], states: States, unit: float) -> Floats:
-    """(n, len(rows)) the values of these rows at `states` (n,) as floats."""
-    found = np.empty((len(states), len(rows)))
+def values_at(V: Values, states: States, unit: float) -> Floats:
+    """(n, width) the values (S, width) of a slot at `states` (n,) as floats."""
+    found = np.empty((len(states), V.shape[1]))
     for i in range(len(states)):
-        for j in range(len(rows)):
-            found[i, j] = as_float(V, rows[j], states[i], unit)
+        for j in range(V.shape[1]):
+            found[i, j] = as_float(V, states[i], j, unit)
     return found

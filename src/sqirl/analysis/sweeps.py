@@ -13,8 +13,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sqirl.analysis.backup import TILE, Step, Tile, fill_tile, new_tile
-from sqirl.analysis.columns import Layer, Rows
+from sqirl.analysis.backup import TILE, Step, Tile, fill_tile, new_tile, store
+from sqirl.analysis.columns import Layer, Slots
 from sqirl.analysis.dynamics import Dynamics, Weights
 
 #: What `value_step` does with a row of Q: best action, mean over the actions, worst action.
@@ -152,57 +152,61 @@ def range_step(states: States, dynamics: Dynamics, is_last: bool, after: Floats,
         bounds[s, 0], bounds[s, 1] = found[0, 0], found[0, 1]
 
 
-@numba.njit(inline="always")
+@numba.njit(nogil=True)
 def take_worst_near_greedy(
-    V: Floats, G: Floats, m: int, k: int, K: int, A: int, slacks: Floats, kept: int, relative: float, absolute: float,
-    best: Floats, WG: Floats,
+    V: Floats, G: Floats, m: int, k: int, K: int, slacks: Floats, kept: int, relative: float, absolute: float,
+    lead: Floats, best: Floats, WG: Floats,
 ) -> None:  # fmt: skip
     """best[i] ← the greatest of Q^k in each of the m states; WG[column of (kept, n), i] ← the worst return near it."""
-    num_slacks, num_returns = slacks.shape[1], len(WG)
+    num_slacks, num_returns, A = slacks.shape[1], len(WG), len(lead)
     for i in range(m):
         best[i] = V[k - 1, i]
     for a in range(1, A):
         row = a * K + k - 1
         for i in range(m):
             best[i] = V[row, i] if V[row, i] > best[i] else best[i]
-    for n in range(num_slacks if kept >= 0 else 0):
+    if kept < 0:
+        return
+    for a in range(A):
+        row = a * K + k - 1
+        for i in range(m):  # the lead that is certain
+            lead[a, i] = best[i] - V[row, i] - (relative * (abs(best[i]) + abs(V[row, i])) + absolute)
+    for n in range(num_slacks):
         column, slack = kept * num_slacks + n, slacks[kept, n]
         for i in range(m):
             WG[column, i] = np.inf
         for a in range(A):
-            row, of_return = a * K + k - 1, a * num_returns + column
+            row = a * num_returns + column
             for i in range(m):
-                error = relative * (abs(best[i]) + abs(V[row, i])) + absolute
-                value = G[of_return, i] if best[i] - V[row, i] <= slack + error else np.inf
+                value = G[row, i] if lead[a, i] <= slack else np.inf
                 WG[column, i] = value if value < WG[column, i] else WG[column, i]
 
 
 @numba.njit(nogil=True)
 def near_greedy_tile(
-    states: States, tile: Tile, slack: Slack, stickiness: float, layer: Layer, rows: Rows, W: Floats, WG: Floats
+    m: int, tile: Tile, num_slots: int, K: int, slack: Slack, stickiness: float, lead: Floats, W: Floats, WG: Floats
 ) -> None:
-    """From X in the tile to the rows of `layer`."""
+    """From X to V in the tile."""
     # Arrays are taken out of their tuples here, because numba counts references whenever one is taken out
-    V, G, out_V, out_G, rows_V, rows_G, slacks = tile.V, tile.G, layer.V, layer.G, rows.V, rows.G, slack.slacks
-    K, num_returns, m = rows_V.shape[1], rows_G.shape[1], len(states)
-    A, is_sticky = len(V) // K, len(rows_V) > 1
-    first_k, choose, repeat = K - len(slacks) + 1, 1.0 - stickiness, stickiness if is_sticky else 0.0
+    V, G, slacks = tile.V, tile.G, slack.slacks
+    A, num_returns = len(lead), len(WG)
+    first_k, choose, repeat = K - len(slacks) + 1, 1.0 - stickiness, stickiness if num_slots > 1 else 0.0
     for i in range(m):
         W[0, i] = 0.0
     for a in range(A):
         for i in range(m):
             W[0, i] += V[a * K, i] / A
     for k in range(1, K + 1):  # the row after the last holds the maximum of Q^K, which no column needs
-        take_worst_near_greedy(V, G, m, k, K, A, slacks, k - first_k, slack.relative, slack.absolute, W[k], WG)
-    for p in range(len(rows_V)):
-        for j in range(K):
-            row, source = rows_V[p, j], p * K + (j - 1 if j else 0)
+        take_worst_near_greedy(V, G, m, k, K, slacks, k - first_k, slack.relative, slack.absolute, lead, W[k], WG)
+    for p in range(num_slots):
+        for j in range(K - 1, -1, -1):  # downwards, because column j is made from column j - 1 of X
+            row, source = p * K + j, p * K + (j - 1 if j else 0)
             for i in range(m):
-                out_V[row, states[i]] = choose * W[j, i] + repeat * V[source, i]
+                V[row, i] = choose * W[j, i] + repeat * V[source, i]
         for j in range(num_returns):
-            row, source = rows_G[p, j], p * num_returns + j
+            row = p * num_returns + j
             for i in range(m):
-                out_G[row, states[i]] = choose * WG[j, i] + repeat * G[source, i]
+                G[row, i] = choose * WG[j, i] + repeat * G[row, i]
 
 
 @numba.njit(nogil=True, cache=True)
@@ -214,16 +218,19 @@ def near_greedy_step(
     stickiness: float,
     step: Step,
     layer: Layer,
-    before: Rows,
-    rows: Rows,
+    before: Slots,
+    slots: Slots,
 ) -> None:
     """The second half of a step (`backup.py`) for the returns of the worst policies that are nearly greedy on Q^k.
 
     Column k - 1 of V holds the maximum of Q^{k-1} (k = 1: the random policy's value), and G has num_kept · n columns.
     """
-    tile, places = new_tile(layer, rows, dynamics.rewards.shape[1])
-    W, WG = np.empty((rows.V.shape[1] + 1, TILE)), np.empty((rows.G.shape[1], TILE))
+    A, K, num_slots = dynamics.rewards.shape[1], layer.V.shape[2], len(slots.values)
+    tile = new_tile(layer, A)
+    lead, W, WG = np.empty((A, TILE)), np.empty((K + 1, TILE)), np.empty((layer.G.shape[2], TILE))
     for first in range(0, len(states), TILE):
         block = states[first : first + TILE]
-        fill_tile(block, dynamics, weights, step, layer, before, rows, tile, places)
-        near_greedy_tile(block, tile, slack, stickiness, layer, rows, W, WG)
+        fill_tile(block, dynamics, weights, step, layer, before, slots, tile)
+        near_greedy_tile(len(block), tile, num_slots, K, slack, stickiness, lead, W, WG)
+        store(block, tile.V, slots.values, layer.V)
+        store(block, tile.G, slots.values, layer.G)

@@ -1,7 +1,8 @@
 """Values in two kinds of numbers: float64, and fixed-point numbers for what floats cannot decide.
 
 The kind of a value array is in its last axes: (rows, n) of float64, or (rows, n, L) of uint64 words (`fixed_point.py`). A row
-holds one quantity of n states. Each function here has one implementation for each kind, and the compiler picks it by the type.
+of a tile holds one quantity of n states. Each function here has one implementation for each kind, and the compiler picks it by
+the type.
 """
 
 from __future__ import annotations
@@ -138,22 +139,39 @@ def _shrink(W, m, choose, scratch):  # type: ignore[no-untyped-def]
     return floats if _is_float(W) else words
 
 
-def mix(V: Values, states: NDArray[np.int32], W: Values, repeat: Weight, X: Values) -> None:
-    """V[s] = W[i] + ρ X[i] at all the states; V, W and X are one row each."""
+def mix(V: Values, target: int, W: Values, repeat: Weight, source: int, m: int, scratch: Scratch) -> None:
+    """V[target, i] = W[i] + ρ V[source, i] in each of the m states."""
 
 
 @overload(mix)
-def _mix(V, states, W, repeat, X):  # type: ignore[no-untyped-def]
-    def floats(V, states, W, repeat, X):  # type: ignore[no-untyped-def]
-        for i in range(len(states)):
-            V[states[i]] = W[i] + repeat.value * X[i]
+def _mix(V, target, W, repeat, source, m, scratch):  # type: ignore[no-untyped-def]
+    def floats(V, target, W, repeat, source, m, scratch):  # type: ignore[no-untyped-def]
+        for i in range(m):
+            V[target, i] = W[i] + repeat.value * V[source, i]
 
-    def words(V, states, W, repeat, X):  # type: ignore[no-untyped-def]
-        for i in range(len(states)):
-            copy(V[states[i]], W[i])
-            add_scaled(V[states[i]], repeat.words, X[i])
+    def words(V, target, W, repeat, source, m, scratch):  # type: ignore[no-untyped-def]
+        for i in range(m):
+            copy(scratch[0], V[source, i])
+            copy(V[target, i], W[i])
+            add_scaled(V[target, i], repeat.words, scratch[0])
 
-    return floats if _is_float(X) else words
+    return floats if _is_float(V) else words
+
+
+def by_state(tile: Any, a: int, width: int) -> Any:
+    """(n, width) the columns of action a of a tile, as a view with the states first."""
+    raise NotImplementedError
+
+
+@overload(by_state)
+def _by_state(tile, a, width):  # type: ignore[no-untyped-def]
+    def numbers(tile, a, width):  # type: ignore[no-untyped-def]
+        return tile[a * width : (a + 1) * width].T
+
+    def words(tile, a, width):  # type: ignore[no-untyped-def]
+        return tile[a * width : (a + 1) * width].transpose(1, 0, 2)
+
+    return numbers if tile.ndim == 2 else words
 
 
 def as_float(X: Values, row: int, i: int, unit: float) -> float:
@@ -173,7 +191,7 @@ def _as_float(X, row, i, unit):  # type: ignore[no-untyped-def]
 
 
 def new_values(like: Values, rows: int, n: int) -> Values:
-    """(rows, n) values of the same kind; not filled yet."""
+    """(rows, n) values of the kind of a layer's or a tile's; not filled yet."""
     raise NotImplementedError
 
 
@@ -183,6 +201,6 @@ def _new_values(like, rows, n):  # type: ignore[no-untyped-def]
         return np.empty((rows, n))
 
     def words(like, rows, n):  # type: ignore[no-untyped-def]
-        return np.empty((rows, n, like.shape[2]), np.uint64)
+        return np.empty((rows, n, like.shape[-1]), np.uint64)
 
     return floats if _is_float(like) else words
