@@ -90,6 +90,10 @@ class NotEnumerable(SqirlError):
     """The states of the environment cannot be saved and restored, or its actions cannot be listed."""
 
 
+class NotRestorable(NotEnumerable):
+    """The same action in a restored state has another outcome; the message shows where."""
+
+
 class WorkFailed(SqirlError):
     """The call was right but the work did not succeed (a replay that differs, a failed check)."""
 

@@ -28,7 +28,7 @@ from sqirl.diagnosis.predict import predict
 from sqirl.diagnosis.result import Diagnosis
 from sqirl.diagnosis.sampling import LONGEST_EPISODE, sample
 from sqirl.diagnosis.simulator import Simulator, simulator_of
-from sqirl.diagnosis.table import SECONDS_PER_ENTRY, analysed, open_table, simulate_sqirl, table_features
+from sqirl.diagnosis.table import analysed, open_table, simulate_sqirl, table_features
 from sqirl.diagnosis.verdict import FLAT, UNKNOWN, verdict_of_samples, verdict_of_table
 from sqirl.diagnosis.whatif import Change, whatif
 from sqirl.envs.description import EnvDescription, EnvLike, describe
@@ -39,6 +39,8 @@ from sqirl.mdp.tabular import TabularMDP
 
 #: Shares of the time limit: to list the states, and to sample where they cannot be listed.
 BUILD_SHARE, SAMPLE_SHARE = 0.35, 0.4
+#: How much longer than the analysis of a table that of a changed table may take, and its least seconds.
+CHANGE_FACTOR, LEAST_CHANGE = 2.0, 0.3
 #: The longest time limit: thirty years.
 MAX_SECONDS = 1e9
 #: What to do about a counter of steps.
@@ -201,9 +203,11 @@ def _exact(
     mdp: TabularMDP, facts: Facts, simulator: Simulator | None, deadline: float, *, reserve: float = 0.0
 ) -> Diagnosis | None:
     """The diagnosis from a table; None if its analysis would take too long."""
-    analysis = analysed(mdp, facts.horizon, deadline - time.monotonic() - reserve)
+    began = time.monotonic()
+    analysis = analysed(mdp, facts.horizon, deadline - began - reserve)
     if analysis is None:
         return None
+    pace = time.monotonic() - began
     table = replace(mdp, horizon=facts.horizon)
     labels = labels_of(table, simulator)
     observations = None
@@ -215,7 +219,7 @@ def _exact(
     predictions = predict(features) if features is not None else []
     left = deadline - time.monotonic()
     simulated = simulate_sqirl(table, analysis, 0.4 * left) if left > 1 else None
-    changes = _tried(table, analysis, deadline - time.monotonic())
+    changes = _tried(table, analysis, deadline, pace)
     verdict = verdict_of_table(analysis, observations, predictions, changes)
     return Diagnosis(
         facts=facts,
@@ -231,19 +235,26 @@ def _exact(
     )
 
 
-def _tried(mdp: TabularMDP, analysis: Analysis, seconds: float) -> tuple[Change, ...]:
-    """The changes that are tried on a table, as many as the time allows; the first is none."""
+def _tried(mdp: TabularMDP, analysis: Analysis, deadline: float, pace: float) -> tuple[Change, ...]:
+    """The changes that are tried on a table, as many as the time allows; the first is none.
+
+    :param pace: seconds that the analysis of the table as it is took. A change is tried if it would end before the deadline when
+        it takes `CHANGE_FACTOR` times as long, or as long as the slowest before it
+    """
     assert mdp.horizon is not None
-    size = mdp.num_states * mdp.num_actions * mdp.horizon * (2 if mdp.stickiness else 1) * mdp.max_outcomes
-    affordable = int(0.8 * seconds / (SECONDS_PER_ENTRY * size + 0.2))
     wishes: list[tuple[str, float]] = [("sticky", 0.0)] if mdp.stickiness else []
     wishes += [("frame_skip", skip) for skip in (2, 4) if mdp.horizon >= 5 * skip]
     wishes.append(("discount", 0.99))
-    chosen = wishes[:affordable]
-    if not chosen:
-        return ()
-    changes = {name: [value for other, value in chosen if other == name] for name, _ in chosen}
-    return whatif(mdp, **changes, analysis=analysis).changes  # type: ignore[arg-type]
+    slowest = max(CHANGE_FACTOR * pace, LEAST_CHANGE)
+    changes: list[Change] = []
+    for name, value in wishes:
+        began = time.monotonic()
+        if began + slowest > deadline:
+            break
+        tried = whatif(mdp, **{name: [value]}, analysis=analysis).changes  # type: ignore[arg-type]
+        changes += tried[len(changes) > 0 :]
+        slowest = max(slowest, time.monotonic() - began)
+    return tuple(changes)
 
 
 def _sampled(case: _Case, facts: Facts, simulator: Simulator, reason: str, counters: list[str]) -> Diagnosis:

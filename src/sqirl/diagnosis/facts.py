@@ -106,9 +106,9 @@ def probe(simulator: Simulator) -> Probe:
 
 def _speed(simulator: Simulator, rng: np.random.Generator, seconds: float = 0.3) -> float:
     """Steps of random play in a second."""
-    began, steps = time.monotonic(), 0
     simulator.reset(0)
-    while time.monotonic() - began < seconds:
+    began, steps = time.monotonic(), 0
+    while not steps or time.monotonic() - began < seconds:
         steps += 1
         if simulator.step(int(rng.integers(simulator.num_actions)))[2]:
             simulator.reset(steps)

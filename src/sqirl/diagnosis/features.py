@@ -112,6 +112,12 @@ def tolerance_of(optimal: float, random: float) -> float:
     return TOLERANCES[0] * abs(optimal) / gain
 
 
+def good_return(samples: Samples) -> float:
+    """The return that counts as good where the optimum is not known: close to the best return seen."""
+    best, random = samples.best_return, samples.random.mean
+    return best - tolerance_of(best, random) * (best - random)
+
+
 def epsilon_of(analysis: Analysis) -> float:
     """`tolerance_of` an analysis. Of an estimated MDP it is 10 %: what its optimal return is, is known only roughly."""
     if analysis.mdp is not None and is_estimated(analysis.mdp):

@@ -9,9 +9,11 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from sqirl.envs.description import describe
 from sqirl.runtime.files import write_atomically
 
 
@@ -45,6 +47,12 @@ def read_our_runs() -> list[OurRun]:
     """The runs that ship with the package."""
     path = our_runs_path()
     return [OurRun(**record) for record in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
+
+
+@cache
+def longest_horizon() -> int:
+    """The steps of the longest episodes of these runs."""
+    return max(describe(run.table).horizon or 0 for run in read_our_runs())
 
 
 def write_our_runs(runs: Iterable[OurRun]) -> None:

@@ -12,6 +12,7 @@ from sqirl.diagnosis.facts import Facts
 from sqirl.diagnosis.features import Features, SampledHorizon, epsilon_of, first_good_k, leading, tolerance_of
 from sqirl.diagnosis.model import Prediction
 from sqirl.diagnosis.observations import ObservationReport
+from sqirl.diagnosis.our_runs import longest_horizon
 from sqirl.diagnosis.predict import ALGORITHMS, models, our_models
 from sqirl.diagnosis.sampling import Samples
 from sqirl.diagnosis.table import SimulatedSqirl
@@ -204,6 +205,11 @@ class Diagnosis:
             f"The chances are fitted to {paper.rows} of the paper's environments; on games that were left out they tell what PPO "
             f"solves with AUC {paper.auc:.2f}."
         ]
+        if self.facts.horizon > longest_horizon():
+            notes.append(
+                f"None of our runs has episodes of more than {longest_horizon():,} steps, and this environment has "
+                f"{self.facts.horizon:,}: take the steps as a rough guess."
+            )
         if self.analysis is not None and not self.is_exact:
             notes.append("The features of this environment are not exact (see the first line).")
         if self.simulated is not None:

@@ -16,7 +16,7 @@ from sqirl.analysis.result import Analysis
 from sqirl.analysis.tolerance import TOLERANCES, with_tolerances
 from sqirl.diagnosis.features import Features, are_pictures, difficulty_of, epsilon_of, exact_features, leading
 from sqirl.envs.description import EnvDescription
-from sqirl.errors import SqirlError
+from sqirl.errors import NotRestorable, SqirlError
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.convert import expand_sticky, transition_matrix
 from sqirl.mdp.reach import check_horizon, reachable_sets
@@ -79,6 +79,11 @@ def open_table(
     deepest = LONGER * horizon if ends_by_itself else horizon
     try:
         mdp = build_mdp(description, horizon=deepest, time_limit=seconds, replays=20, starts=starts)
+    except NotRestorable:  # its message shows the actions, which are many
+        return (
+            None,
+            f"an action may have another outcome in a restored state; `sqirl check {description.name}` shows where",
+        )
     except SqirlError as error:
         return None, str(error).removeprefix(f"{description.name}: ")
     if mdp.is_partial:

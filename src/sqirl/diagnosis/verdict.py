@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqirl.analysis.result import Analysis
-from sqirl.diagnosis.features import SampledHorizon, allowed_loss, first_good_k
+from sqirl.diagnosis.features import SampledHorizon, allowed_loss, first_good_k, good_return
 from sqirl.diagnosis.model import Prediction
 from sqirl.diagnosis.observations import ObservationReport
 from sqirl.diagnosis.sampling import Samples
@@ -120,7 +120,7 @@ def _planning(k: int | None, searched: int) -> str:
     return f"It takes {k} steps of planning on the values of random play (k = {k})."
 
 
-def _expectation(predictions: Sequence[Prediction]) -> list[str]:
+def _expectation(predictions: Sequence[Prediction], goal: str = "learn a good policy") -> list[str]:
     """What to expect of PPO with our presets, and when to suspect the settings of another one."""
     if not predictions:
         return []
@@ -128,17 +128,17 @@ def _expectation(predictions: Sequence[Prediction]) -> list[str]:
     interval = interval_in_words(*ppo.interval)
     if ppo.chance() < UNLIKELY:
         return [
-            f"PPO will probably not learn a good policy within 5 million steps (chance {chance_in_words(ppo.chance())}). "
+            f"PPO will probably not {goal} within 5 million steps (chance {chance_in_words(ppo.chance())}). "
             "If yours does not, the environment is the reason, not its settings."
         ]
     if ppo.chance() < LIKELY:
         return [
-            f"Whether PPO learns a good policy within 5 million steps is open (chance {chance_in_words(ppo.chance())}). "
+            f"Whether PPO will {goal} within 5 million steps is open (chance {chance_in_words(ppo.chance())}). "
             "If yours does not, it may be the environment or its settings."
         ]
     return [
-        f"PPO should need {steps_in_words(ppo.steps)} steps to a good policy (90 % interval: {interval}). "
-        "If yours has none by then, suspect its settings."
+        f"PPO should need {steps_in_words(ppo.steps)} steps to {goal} (90 % interval: {interval}). "
+        "If yours has not by then, suspect its settings."
     ]
 
 
@@ -209,10 +209,9 @@ def verdict_of_samples(samples: Samples, reach: SampledHorizon, predictions: Seq
     if reach.greedy_return is not None:
         best = f"greedy on sampled values of random play earns {number(reach.greedy_return)}; {best}"
     start = "Rewards are rare" if rare else "Sound, as far as samples show"
-    text = f"{start}: {how}; {best}."
-    return Verdict(
-        "rare" if rare else "sound", (text, *_expectation(predictions)), tuple(_advice(rare, predictions, (), None))
-    )
+    text = f"{start}: {how}; {best}. What optimal play earns is not known, and may be far more."
+    expected = _expectation(predictions, f"earn {number(good_return(samples))}, close to the best return seen,")
+    return Verdict("rare" if rare else "sound", (text, *expected), tuple(_advice(rare, predictions, (), None)))
 
 
 def _percent(share: float) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqirl.algorithms.registry import PPO
 from sqirl.diagnosis.facts import GIVEN, Facts
-from sqirl.diagnosis.features import allowed_loss, tolerance_of
+from sqirl.diagnosis.features import allowed_loss, good_return
 from sqirl.diagnosis.model import FIRST, Prediction
 from sqirl.diagnosis.predict import ALGORITHMS
 from sqirl.diagnosis.result import Diagnosis
@@ -213,5 +213,4 @@ def target_of(diagnosis: Diagnosis) -> float:
         best, _ = analysis.intervals.get("optimal_return", (analysis.optimal_return, None))
         return best - allowed_loss(analysis)
     assert diagnosis.samples is not None
-    best, random = diagnosis.samples.best_return, diagnosis.samples.random.mean
-    return best - tolerance_of(best, random) * (best - random)
+    return good_return(diagnosis.samples)

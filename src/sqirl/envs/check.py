@@ -19,7 +19,7 @@ from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.envs.game import Game
 from sqirl.envs.randomness import step_with_seed
 from sqirl.envs.starts import Starts, starts_of
-from sqirl.errors import NotEnumerable, SqirlError
+from sqirl.errors import NotEnumerable, NotRestorable, SqirlError
 
 #: A walk of an env without a horizon has at most so many steps.
 LONG_WALK = 100
@@ -127,7 +127,7 @@ def check_actions(env: gym.Env[Any, Any], num_actions: int, name: str) -> None:
 def is_random(description: EnvDescription, *, steps: int) -> bool:
     """Do the outcomes of actions depend on a random seed, as far as so many steps of random walks tell?
 
-    Raises `NotEnumerable` if they depend on something else, so that no state can be restored.
+    Raises `NotRestorable` if they depend on something else, so that no state can be restored.
     """
     if description.is_bridge:
         return False
@@ -139,7 +139,7 @@ def is_random(description: EnvDescription, *, steps: int) -> bool:
             "get_state() must return all of the state, set_state() must restore it, and all randomness must come from "
             "self.np_random"
         )
-        raise NotEnumerable(f"{description.name}: {problem}" + ("" if walker.hint() else f"; {advice}"))
+        raise NotRestorable(f"{description.name}: {problem}" + ("" if walker.hint() else f"; {advice}"))
     return walker.randomness is not None
 
 
