@@ -137,7 +137,7 @@ def _expectation(predictions: Sequence[Prediction], goal: str = "learn a good po
             "If yours does not, it may be the environment or its settings."
         ]
     return [
-        f"PPO should need {steps_in_words(ppo.steps)} steps to {goal} (90 % interval: {interval}). "
+        f"PPO should need {steps_in_words(ppo.steps)} steps (90 % interval: {interval}) to {goal}. "
         "If yours has not by then, suspect its settings."
     ]
 
@@ -210,7 +210,7 @@ def verdict_of_samples(samples: Samples, reach: SampledHorizon, predictions: Seq
         best = f"greedy on sampled values of random play earns {number(reach.greedy_return)}; {best}"
     start = "Rewards are rare" if rare else "Sound, as far as samples show"
     text = f"{start}: {how}; {best}. What optimal play earns is not known, and may be far more."
-    expected = _expectation(predictions, f"earn {number(good_return(samples))}, close to the best return seen,")
+    expected = _expectation(predictions, f"earn {number(good_return(samples))} (near the best return seen)")
     return Verdict("rare" if rare else "sound", (text, *expected), tuple(_advice(rare, predictions, (), None)))
 
 

@@ -28,7 +28,7 @@ from sqirl.envs.naming import (
 from sqirl.errors import OPTIONAL_MODULES, UnknownEnv
 
 #: Modules that sqirl may import after a user's.
-_IMPORTED_LATER = {"sqirl", "scipy", "numba", "matplotlib", *OPTIONAL_MODULES}
+_IMPORTED_LATER = {__name__.partition(".")[0], "scipy", "numba", "matplotlib", *OPTIONAL_MODULES}
 
 
 def named_env(text: str) -> Callable[[], gym.Env[Any, Any]]:
