@@ -134,6 +134,8 @@ def test_check(sqirl) -> None:
         (["build", "BRIDGE/MiniGrid-Empty-5x5-v0", "--horizon", "0"], "below 1"),
         (["check", "nowhere:Env"], "nowhere"),
         (["envs", "--suite", "nintendo"], "nintendo"),
+        (["envs", "zelda"], "no environment of the paper has 'zelda' in its id"),
+        (["envs", "pong", "--suite", "minigrid"], "no environment of the suite minigrid has 'pong' in its id"),
         (["frobnicate"], "frobnicate"),
     ],
 )

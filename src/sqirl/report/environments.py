@@ -152,11 +152,15 @@ def environment_rows(suite: str | None = None, *, containing: str = "") -> list[
     """All rows of the catalogue in the paper's order, or those of one suite, or those whose id contains a text."""
     if suite is not None and suite not in SUITES:
         raise SqirlError(f"unknown suite '{suite}'; there are {', '.join(SUITES)}")
-    return [
-        _row(row)
+    chosen = [
+        row
         for row in catalogue()
         if suite in (None, row.env_id.suite) and containing.lower() in str(row.env_id).lower()
     ]
+    if not chosen:
+        where = "the paper" if suite is None else f"the suite {suite}"
+        raise SqirlError(f"no environment of {where} has '{containing}' in its id; `sqirl envs` lists all of them")
+    return [_row(row) for row in chosen]
 
 
 def _row(row: CatalogueRow) -> EnvironmentRow:

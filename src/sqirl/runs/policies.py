@@ -76,12 +76,14 @@ def saved_policies(folder: Path) -> Iterator[tuple[Path, RunConfig]]:
 
 def load_policy(path: Path) -> tuple[BaseAlgorithm, RunConfig]:
     """A model with the policy in the file, on the CPU, and the run that it is of."""
-    state = read_checkpoint(path)
     try:
+        state = read_checkpoint(path)
         config = RunConfig.from_dict(state["config"])
         weights = dict(state["policy"])
+    except WorkFailed as error:  # to name such a file is a wrong call
+        raise SqirlError(str(error)) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise WorkFailed(f"'{path}' is not a policy that `sqirl train` saved") from error
+        raise SqirlError(f"'{path}' is not a policy that `sqirl train` saved") from error
     description = describe(config.env_id, variant=config.variant)
     model = new_model(config, description)
     try:
