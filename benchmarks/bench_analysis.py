@@ -27,8 +27,9 @@ from sqirl.runtime.memory import available_memory
 OUT = Path("out")
 HORIZON, NUM_ACTIONS, MAX_K = 10, 6, 5
 
-#: The memory of the analyses with little memory: bytes for each state and action.
-SCARCE = 118.0
+#: The memory of the analyses with little memory: bytes for each state and action, by the number of actions. Part of it is one
+#: spare slot, which is shared by all actions.
+SCARCE = {6: 122.0, 18: 118.0}
 
 #: States whose transitions are drawn together.
 PART = 100_000
@@ -195,8 +196,8 @@ def peaks() -> None:
     """The peak memory of analyses in processes of their own: as they like, and with little memory."""
     for states, actions, gigabytes in (
         (1_000_000, 6, None),
-        (1_000_000, 6, SCARCE * 6e-3),
-        (300_000, 18, SCARCE * 5.4e-3),
+        (1_000_000, 6, SCARCE[6] * 6e-3),
+        (300_000, 18, SCARCE[18] * 5.4e-3),
     ):
         limit = [] if gigabytes is None else [f"{gigabytes:g}"]
         command = [sys.executable, __file__, "--peak", str(states), str(actions), *limit]
