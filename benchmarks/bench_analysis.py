@@ -177,7 +177,7 @@ def peak(num_states: int, num_actions: int, gigabytes: float | None) -> None:
     before, began = _resident(), time.perf_counter()
     analyze(mdp, search_k=MAX_K, memory=None if gigabytes is None else gigabytes * 1e9)
     seconds = time.perf_counter() - began
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    most = _most_resident()
     limit = "" if gigabytes is None else f", which may take {gigabytes:g} GB"
     print(
         f"analyze(max_k=5, search_k=5){limit}, S = {num_states:,}, A = {num_actions}, T = {HORIZON}: {seconds:.1f} s, peak "
@@ -190,6 +190,12 @@ def _resident() -> int:
     """The bytes of this process that are in memory now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
+
+
+def _most_resident() -> int:
+    """The most bytes of this process that were in memory at once. Not `ru_maxrss`: a child begins with its parent's."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
 
 
 def peaks() -> None:
