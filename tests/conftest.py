@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -53,19 +54,31 @@ def sqirl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
     return call
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 kB, where mounting one is allowed."""
-    folder = tmp_path / "disk"
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A file system in memory with these options of `mount`; the test is skipped where mounting is not allowed."""
     folder.mkdir()
     try:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], check=True, capture_output=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"a small file system cannot be mounted here: {error}")
+        pytest.skip(f"a file system cannot be mounted here: {error}")
     try:
         yield folder
     finally:
         subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 kB."""
+    with mounted(tmp_path / "disk", "size=256k") as folder:
+        yield folder
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path / "read_only", "ro") as folder:
+        yield folder
 
 
 @pytest.fixture

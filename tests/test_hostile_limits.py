@@ -40,18 +40,6 @@ RUNS = {
 # Homes ------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def read_only(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "read_only"
-    folder.mkdir()
-    try:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", folder], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"a file system cannot be mounted here: {error}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
 WRITING = {
     "train": ["train", "gorp", EMPTY, "--timesteps", "300", "-m", "1"],
     "tune": ["tune", EMPTY, "--algorithm", "gorp", "--seeds", "1", "-j", "1"],

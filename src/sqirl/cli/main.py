@@ -18,7 +18,7 @@ from sqirl import __version__
 from sqirl.cli.streams import ReaderGone, forget_output, prepare_streams
 from sqirl.errors import SqirlError, missing_extra, one_line
 from sqirl.runtime.interrupts import resend_lost_interrupts
-from sqirl.runtime.memory import memory_limit
+from sqirl.runtime.memory import address_space_limit
 
 _PACKAGE = Path(__file__).parent.parent
 #: The exit code of an interrupted command: that of a wrong call.
@@ -126,7 +126,7 @@ def run(arguments: list[str] | None = None) -> None:
     except ReaderGone:
         forget_output()
     except (ImportError, SystemError) as error:
-        limit = memory_limit()
+        limit = address_space_limit()
         if limit is None and not any(words in str(error) for words in _NOT_LOADED):
             raise
         allowed = "" if limit is None else f" of {limit / 1e6:,.0f} MB"

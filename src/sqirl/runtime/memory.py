@@ -11,7 +11,7 @@ def available_memory() -> int | None:
     return min(known, default=None)
 
 
-def memory_limit() -> int | None:
+def address_space_limit() -> int | None:
     """Bytes of address space that this process may have (`ulimit -v`); None if there is no limit."""
     try:
         import resource
@@ -23,7 +23,7 @@ def memory_limit() -> int | None:
 
 def _allowed_memory() -> int | None:
     """How much the address space of this process may grow; None if there is no limit."""
-    limit = memory_limit()
+    limit = address_space_limit()
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             pages = int(file.read().split()[0])
