@@ -136,16 +136,16 @@ def test_the_journal_is_kept_while_the_build_is_partial(tmp_path: Path) -> None:
 @pytest.fixture
 def expanded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the blocks that are expanded from now on."""
-    from sqirl.mdp import frontier
+    from sqirl.mdp import enumeration
 
     sizes: list[int] = []
-    expand = frontier.expand
+    expand = enumeration.expand
 
     def counting(game, packed):
         sizes.append(len(packed))
         return expand(game, packed)
 
-    monkeypatch.setattr(frontier, "expand", counting)
+    monkeypatch.setattr(enumeration, "expand", counting)
     return sizes
 
 

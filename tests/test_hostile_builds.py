@@ -239,10 +239,12 @@ def test_a_packed_build_continues_elsewhere(
 
 
 def test_what_was_packed_is_not_expanded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sqirl.mdp import frontier
+    from sqirl.mdp import enumeration
 
-    expand, expanded = frontier.expand, []
-    monkeypatch.setattr(frontier, "expand", lambda game, states: expanded.append(len(states)) or expand(game, states))
+    expand, expanded = enumeration.expand, []
+    monkeypatch.setattr(
+        enumeration, "expand", lambda game, states: expanded.append(len(states)) or expand(game, states)
+    )
     folder = journal_folder(STEM)
     build_mdp(GAME, horizon=LEVELS, folder=folder)
     status = pack_build(GAME, tmp_path / "b.tar")

@@ -126,6 +126,7 @@ def test_procgen_many_at_a_time_is_procgen_one_at_a_time(game: ProcgenGame) -> N
     together = expand(game, [pack(state) for state in states])
     apart = list(step_each(game, states))
     assert [o.key for o in apart] == together.keys and [o.reward for o in apart] == together.rewards.ravel().tolist()
+    assert np.array_equal(game.rewards_of_all(states), together.rewards)
 
 
 #: id -> optimal, random and worst return of the sticky game to many digits, min k, and the numbers of states where they are known

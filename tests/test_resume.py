@@ -24,8 +24,10 @@ import numpy as np
 import pytest
 
 from envs_for_tests import Corridor
+from sqirl.analysis.analyze import analyze
+from sqirl.envs.game import Game
 from sqirl.errors import SqirlError, WorkFailed
-from sqirl.mdp import frontier, recover
+from sqirl.mdp import enumeration, frontier, recover
 from sqirl.mdp import journal as journal_module
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.expand import Block, expand
@@ -155,14 +157,14 @@ def test_a_dask_worker_that_dies_is_replaced(
     assert len(list(deaths.iterdir())) == 2 and saved_bytes(mdp, tmp_path / "m.npz") == expected
 
 
-def expand_or_die(name: str, packed_states: list[bytes]) -> Block:
+def expand_or_die(name: str, packed_states: list[bytes], expansion: frontier.Expansion) -> Block:
     """Runs in a worker process, where nothing is patched. The fifth block of a process kills it, twice in all."""
     deaths = Path(os.environ["SQIRL_TEST_DEATHS"])
     _blocks.append(name)
     if len(_blocks) == 5 and len(list(deaths.iterdir())) < 2:
         (deaths / str(os.getpid())).touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return frontier.expand_named(name, packed_states)
+    return frontier.expand_named(name, packed_states, expansion)
 
 
 _blocks: list[str] = []  # of this process
@@ -206,6 +208,36 @@ def test_a_really_full_disk_stops_the_command_with_a_line(tmp_path: Path, small_
     assert file.read_bytes() == expected
 
 
+@pytest.mark.parametrize("game", [GAME, "BRIDGE/maze_easy_l0_30_fs1-v0", "BRIDGE/freeway_10_fs30-v0"])
+def test_a_last_level_for_its_rewards_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, game: str) -> None:
+    """It gives the same analysis, is resumed where it was, and a build with a longer horizon expands the level again."""
+    horizon = 9
+    whole = build_mdp(game, horizon=horizon)
+    monkeypatch.setattr(enumeration, "LARGE_LAST_LEVEL", 1)
+    monkeypatch.setattr(frontier, "OWN_BLOCK_SECONDS", 0.0)  # one state in a block
+    expand_last, expanded = enumeration.expand_last, []
+
+    def counting(one_game: Game, packed_states: list[bytes]) -> Block:
+        if len(expanded) == 1:
+            expanded.append(0)
+            raise KeyboardInterrupt
+        expanded.append(len(packed_states))
+        return expand_last(one_game, packed_states)
+
+    monkeypatch.setattr(enumeration, "expand_last", counting)
+    folder = tmp_path / "build"
+    with pytest.raises(KeyboardInterrupt):
+        build_mdp(game, horizon=horizon, folder=folder)
+    mdp = build_mdp(game, horizon=horizon, folder=folder)
+    last = whole.num_states - whole.cut(horizon - 1).num_states
+    assert sum(expanded) == last > expanded[0], "the block before the interruption was kept"
+    assert mdp.num_states == whole.num_states and mdp.depth == horizon and np.array_equal(mdp.rewards, whole.rewards)
+    assert (mdp.transitions[-last:] == -1).all() and np.array_equal(mdp.transitions[:-last], whole.transitions[:-last])
+    assert analyze(mdp.sticky(0.25)).to_dict() == analyze(whole.sticky(0.25)).to_dict()
+    longer = build_mdp(game, horizon=horizon + 1, folder=folder)
+    assert np.array_equal(longer.cut(horizon).transitions, whole.transitions) and sum(expanded) > last
+
+
 def test_what_a_full_disk_refused_is_not_written_later(small_disk: Path) -> None:
     """An entry in a buffer would be written twice: by the resumed build, and when the first appender is freed."""
     journal, level = Journal(small_disk / "build", {}, [b""], (2, 0)), Level(0, 0, 1)
@@ -218,7 +250,7 @@ def test_what_a_full_disk_refused_is_not_written_later(small_disk: Path) -> None
     (small_disk / "filling").unlink()
     del appender
     gc.collect()
-    assert not list(journal.read_rows(level)) and journal.rows_path(0).stat().st_size == 0
+    assert not list(journal.read_rows(level)) and journal.rows_path(level).stat().st_size == 0
 
 
 def test_a_really_full_disk_and_the_same_call_in_the_same_process(

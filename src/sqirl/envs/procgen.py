@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sqirl.envs.catalogue import num_actions_of_procgen
 from sqirl.envs.game import Game, Outcome
 from sqirl.envs.ids import MAX_LEVEL, EnvId
+from sqirl.envs.procgen_state import KEY_VERSION, key_of_state
 from sqirl.envs.view import View, newest_frame
 from sqirl.errors import MissingExtra, UnknownEnv
 
@@ -109,34 +110,40 @@ class ProcgenGame:
             self._screen = np.frombuffer(state[1], np.uint8).reshape(SCREEN_SHAPE)
 
     def state_key(self) -> bytes:
-        return blake2b(self._one.get_state(0), digest_size=16).digest()
+        return key_of_state(self._one.get_state(0))
 
     def step_all(self, states: Sequence[tuple[bytes, bytes | None]]) -> list[Outcome]:
         """The outcome of every action in every state: number i·A + a is that of action a in state i."""
+        outcomes = []
+        for batch, rewards, overs in self._play_all(states):
+            for slot, (reward, over) in enumerate(zip(rewards.tolist(), overs.tolist(), strict=True)):
+                if over:
+                    outcomes.append(Outcome(reward, None, None, None))
+                    continue
+                state = batch.get_state(slot)
+                outcomes.append(Outcome(reward, key_of_state(state), (state, None), batch.screens[slot].copy()))
+        return outcomes
+
+    def rewards_of_all(self, states: Sequence[tuple[bytes, bytes | None]]) -> NDArray[np.float64]:
+        """(n, A) the reward of every action in every state."""
+        rewards = [rewards for _, rewards, _ in self._play_all(states)]
+        return np.concatenate(rewards).reshape(len(states), self.num_actions)
+
+    def _play_all(
+        self, states: Sequence[tuple[bytes, bytes | None]]
+    ) -> Iterator[tuple[_Batch, NDArray[np.float64], NDArray[np.bool_]]]:
+        """Take every action in every state: the games after up to `BATCH` actions, their rewards, and whether they are over."""
         if self._many is None:
             self._many = self._batch_of(BATCH)
         pairs = [(state[0], action) for state in states for action in range(self.num_actions)]
-        outcomes = []
         for first in range(0, len(pairs), BATCH):
-            outcomes += self._step_some(self._many, pairs[first : first + BATCH])
-        return outcomes
-
-    def _step_some(self, batch: _Batch, pairs: list[tuple[bytes, int]]) -> list[Outcome]:
-        for slot, (state, _) in enumerate(pairs):
-            batch.set_state(slot, state)
-        actions = np.zeros(BATCH, np.int32)
-        actions[: len(pairs)] = [action for _, action in pairs]
-        rewards, overs = batch.play(actions, self.frameskip)
-        outcomes = []
-        for slot in range(len(pairs)):
-            if overs[slot]:
-                outcomes.append(Outcome(float(rewards[slot]), None, None, None))
-                continue
-            state = batch.get_state(slot)
-            key = blake2b(state, digest_size=16).digest()
-            screen = batch.screens[slot].copy()
-            outcomes.append(Outcome(float(rewards[slot]), key, (state, None), screen))
-        return outcomes
+            some = pairs[first : first + BATCH]
+            for slot, (state, _) in enumerate(some):
+                self._many.set_state(slot, state)
+            actions = np.zeros(BATCH, np.int32)
+            actions[: len(some)] = [action for _, action in some]
+            rewards, overs = self._many.play(actions, self.frameskip)
+            yield self._many, rewards[: len(some)], overs[: len(some)]
 
     def screen(self) -> NDArray[np.uint8]:
         """(64, 64, 3) RGB, as the agent sees it."""
@@ -154,7 +161,8 @@ class ProcgenGame:
     def provenance(self) -> Mapping[str, Any]:
         from importlib.metadata import version
 
-        return {"procgen-mirror": version("procgen-mirror"), "libenv_sha256": library_hash(), "rand_seed": RANDOM_SEED}
+        build = {"procgen-mirror": version("procgen-mirror"), "libenv_sha256": library_hash()}
+        return {**build, "rand_seed": RANDOM_SEED, "state_key": KEY_VERSION}
 
 
 #: The newest screen, (64, 64, 3) RGB.

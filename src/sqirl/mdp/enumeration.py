@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from sqirl.envs.game import Game
 from sqirl.envs.starts import Starts, starts_of
 from sqirl.errors import WorkFailed
 from sqirl.mdp.arrays import in_order_of_first_use
-from sqirl.mdp.expand import Block, key_of, look_of, pack
+from sqirl.mdp.expand import Block, expand, expand_last, key_of, look_of, pack
 from sqirl.mdp.frontier import FrontierExpander
 from sqirl.mdp.journal import KEY_BYTES, Journal, Level, Rows
 from sqirl.mdp.recover import Origins, PackedStates, played_again
@@ -31,6 +31,9 @@ from sqirl.runtime.memory import available_memory
 
 #: Seconds between two calls of the progress callback, at least.
 PROGRESS_INTERVAL = 0.1
+#: From this many states on, a last level is expanded for its rewards alone, which takes less time. A smaller one is expanded like
+#: the others, because it may show that the game has no more states.
+LARGE_LAST_LEVEL = 2000
 #: Bytes that the table of a finished build takes for each state and action, while it is made.
 BYTES_PER_TRANSITION = 32
 #: How often the looks of all states are in memory then.
@@ -155,6 +158,7 @@ class Enumeration:
                 if level.number and self._limit_reached():
                     return
                 self._check_memory()
+                level = replace(level, only_rewards=self._is_large_and_last(level))
                 following = PackedStates(self.folder)
                 if not self._expand_level(level, states, following, workers):
                     return
@@ -163,10 +167,15 @@ class Enumeration:
                 self._frontiers.append(level.size)
                 states.close()
                 states = following
-            self.closed = not level.size
+            self.closed = not level.size and not self.levels[-1].only_rewards
         finally:
             states.close()
             workers.close()
+
+    def _is_large_and_last(self, level: Level) -> bool:
+        """Is the level large, the last one of the horizon, and not begun by a build with a longer horizon?"""
+        is_last = level.number == self.limits.horizon - 1
+        return is_last and level.size >= LARGE_LAST_LEVEL and not self.journal.rows_path(level).exists()
 
     def _expand_level(
         self, level: Level, states: PackedStates, following: PackedStates, workers: FrontierExpander
@@ -184,7 +193,8 @@ class Enumeration:
             return True
         appender = self.journal.appender(level)
         try:
-            for block in workers.expand_all(self._frontier(level, states, done), level.size - done):
+            expansion = expand_last if level.only_rewards else expand
+            for block in workers.expand_all(self._frontier(level, states, done), level.size - done, expansion):
                 rows, packed = self._number(block, level.first_state + done)
                 following.extend(packed)
                 appender.append(rows)

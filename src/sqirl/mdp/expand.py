@@ -82,10 +82,26 @@ def expand(game: Game, packed_states: Sequence[bytes]) -> Block:
     return Block(table, keys, states, looks, time.process_time() - began)
 
 
+def expand_last(game: Game, packed_states: Sequence[bytes]) -> Block:
+    """Take every action in every state of a block of the last level, for the rewards alone: where they lead does not matter."""
+    began = time.process_time()
+    batch = [unpack(packed) for packed in packed_states]
+    if isinstance(game, BatchGame):
+        rewards = game.rewards_of_all(batch)
+    else:
+        rewards = np.array([reward for reward, _ in take_each(game, batch)]).reshape(len(batch), game.num_actions)
+    return Block(rewards, [None] * rewards.size, {}, {}, time.process_time() - began)
+
+
 def step_each(game: Game, batch: Sequence[Any]) -> Iterator[Outcome]:
-    """Take every action in every state, one after the other. After each outcome the game is in the state that it led to."""
+    """The outcome of every action in every state, one after the other. After each the game is in the state that it led to."""
+    for reward, over in take_each(game, batch):
+        yield Outcome(reward, None if over else key_of(game), None, None)
+
+
+def take_each(game: Game, batch: Sequence[Any]) -> Iterator[tuple[float, bool]]:
+    """Take every action in every state, one after the other: its reward, and whether the game is over."""
     for state in batch:
         for action in range(game.num_actions):
             game.set_state(state)
-            reward, over = game.step(action)
-            yield Outcome(reward, None if over else key_of(game), None, None)
+            yield game.step(action)

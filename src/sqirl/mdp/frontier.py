@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sqirl.envs.description import describe
 from sqirl.envs.game import Game
-from sqirl.mdp.expand import Block, expand
+from sqirl.mdp.expand import Block
 from sqirl.runtime.workers import WorkerPool
 
 #: Seconds of work in one block for a worker: much longer than its transfer, much shorter than a level.
@@ -28,11 +28,15 @@ POOL_WORTHWHILE_SECONDS = 3.0
 _games: dict[str, Game] = {}
 
 
-def expand_named(name: str, packed_states: list[bytes]) -> Block:
-    """`expand` in a worker process. The game is made at the first call with its name."""
+#: What makes a block of states: `expand`, or for the last level `expand_last`.
+Expansion = Callable[[Game, Sequence[bytes]], Block]
+
+
+def expand_named(name: str, packed_states: list[bytes], expansion: Expansion) -> Block:
+    """The expansion of a block in a worker process. The game is made at the first call with its name."""
     if name not in _games:
         _games[name] = describe(name).make_game()
-    return expand(_games[name], packed_states)
+    return expansion(_games[name], packed_states)
 
 
 class FrontierExpander:
@@ -50,22 +54,24 @@ class FrontierExpander:
         self._pool = WorkerPool(jobs=self.jobs, cluster=cluster)
         self._seconds_per_state = 0.0
 
-    def expand_all(self, packed_states: Iterator[bytes], count: int) -> Iterator[Block]:
+    def expand_all(self, packed_states: Iterator[bytes], count: int, expansion: Expansion) -> Iterator[Block]:
         """The blocks of a frontier of `count` states, in order."""
         alone = self.jobs == 1 and self._pool.cluster is None
         if alone or self._name is None or not self._seconds_per_state:
-            yield from self._expand_in_process(packed_states, POOL_WORTHWHILE_SECONDS if not alone else None)
+            yield from self._expand_in_process(packed_states, POOL_WORTHWHILE_SECONDS if not alone else None, expansion)
         work = count * self._seconds_per_state
         if not alone and work > POOL_WORTHWHILE_SECONDS:
-            yield from self._expand_in_workers(packed_states, count)
+            yield from self._expand_in_workers(packed_states, count, expansion)
         else:
-            yield from self._expand_in_process(packed_states, None)
+            yield from self._expand_in_process(packed_states, None, expansion)
 
     def _block_size(self, seconds: float) -> int:
         wanted = int(seconds / self._seconds_per_state) if self._seconds_per_state else 1
         return max(1, min(wanted, LARGEST_BLOCK))
 
-    def _expand_in_process(self, packed_states: Iterator[bytes], limit: float | None) -> Iterator[Block]:
+    def _expand_in_process(
+        self, packed_states: Iterator[bytes], limit: float | None, expansion: Expansion
+    ) -> Iterator[Block]:
         """Expand in this process for at most `limit` seconds. The iterator then still holds the other states."""
         began = time.monotonic()
         while limit is None or time.monotonic() - began < limit:
@@ -73,11 +79,11 @@ class FrontierExpander:
             batch = list(itertools.islice(packed_states, self._block_size(OWN_BLOCK_SECONDS)))
             if not batch:
                 return
-            block = expand(self._game, batch)
+            block = expansion(self._game, batch)
             self._seconds_per_state = (time.perf_counter() - started) / len(batch)
             yield block
 
-    def _expand_in_workers(self, packed_states: Iterator[bytes], count: int) -> Iterator[Block]:
+    def _expand_in_workers(self, packed_states: Iterator[bytes], count: int, expansion: Expansion) -> Iterator[Block]:
         """Expand in the pool of workers. At most two blocks for each worker are submitted at a time."""
         workers = self._pool.num_workers
         size = min(self._block_size(BLOCK_SECONDS), -(-count // (2 * workers)))
@@ -90,7 +96,7 @@ class FrontierExpander:
                 return
             try:
                 for batch in itertools.islice(waiting, len(futures), None):
-                    futures.append(self._pool.submit(expand_named, self._name, batch))
+                    futures.append(self._pool.submit(expand_named, self._name, batch, expansion))
                 block = futures[0].result()
             except self._pool.failures as error:
                 self._pool.worker_failed(error, "what is built so far is kept")

@@ -10,7 +10,7 @@ import io
 import re
 import shutil
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,7 +21,7 @@ from sqirl.mdp.enumeration import BuildProgress, growth_of, journal_identity
 from sqirl.mdp.journal import IDENTITY, STARTS, Level, difference, known_format, lock_of, read_blocks, read_json
 from sqirl.runtime.files import check_writable, write_atomically
 
-_NAMES = re.compile(rf"{re.escape(IDENTITY)}|{re.escape(STARTS)}|rows_\d{{4,9}}")
+_NAMES = re.compile(rf"{re.escape(IDENTITY)}|{re.escape(STARTS)}|(rows|last)_\d{{4,9}}")
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,10 @@ def _status(description: EnvDescription, folder: Path, path: Path, horizon: int 
     if not isinstance(starts, list) or not starts:
         raise WorkFailed(f"'{folder / STARTS}' is damaged; the build cannot go on from it")
     level, sizes, work = Level(0, 0, len(starts)), [len(starts)], _Work()
+    steps = horizon or description.horizon
     while True:
+        if level.number + 1 == steps and not (folder / level.file_name).exists():
+            level = replace(level, only_rewards=True)
         done, new = work.add_level(folder, level)
         if done < level.size or not level.size:
             break
@@ -171,7 +174,7 @@ def _status(description: EnvDescription, folder: Path, path: Path, horizon: int 
         sizes.append(new)
     at = BuildProgress(
         depth=level.number,
-        horizon=horizon or description.horizon or level.number,
+        horizon=steps or level.number,
         done=done,
         frontier=level.size,
         states=level.first_state + level.size + new,
@@ -194,7 +197,7 @@ class _Work:
 
     def add_level(self, folder: Path, level: Level) -> tuple[int, int]:
         """How many states of a level are expanded, and how many new ones were found."""
-        path, done, new = folder / f"rows_{level.number:04d}", 0, 0
+        path, done, new = folder / level.file_name, 0, 0
         with path.open("rb") if path.is_file() else io.BytesIO() as file:
             for rows, _ in read_blocks(file, level):
                 done, new = done + len(rows.transitions), new + rows.num_new

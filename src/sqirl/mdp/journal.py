@@ -1,9 +1,10 @@
 """The journal of a build on disk. Files are only appended to, so a build that is killed loses only the unfinished blocks.
 
-Level d has one file, `rows_d`, with one block for each part of the level that was expanded: transitions and rewards, and the keys
-and looks of the new states. A block is a header (a magic word, the length, a checksum), numbers, and plain arrays. Nothing in a
-journal is executed when it is read. A block that is cut, damaged, or does not continue the one before it ends its level: it is
-removed with all that follows in its file, and the build goes on from there.
+Level d has one file, `rows_d`, with one block for each part of the level that was expanded: transitions and rewards, and the
+keys and looks of the new states. The file of a last level of which only the rewards are known is `last_d`: a build with a
+longer horizon does not take it, and expands the level again. A block is a header (a magic word, the length, a checksum),
+numbers, and plain arrays. Nothing in a journal is executed when it is read. A block that is cut, damaged, or does not continue
+the one before it ends its level: it is removed with all that follows in its file, and the build goes on from there.
 
 States are not in the journal. They are played again from the starts (`sqirl.mdp.recover`), which also checks their keys.
 """
@@ -95,6 +96,11 @@ class Level:
     number: int
     first_state: int
     size: int
+    only_rewards: bool = False  # it is the last one, and where its actions lead is not known
+
+    @property
+    def file_name(self) -> str:
+        return f"{'last' if self.only_rewards else 'rows'}_{self.number:04d}"
 
     def next(self, size: int) -> Level:
         return Level(self.number + 1, self.first_state + self.size, size)
@@ -136,12 +142,12 @@ class Journal:
             self.close()
             raise WorkFailed(f"{refusal(found)}; remove the folder to start again")
 
-    def rows_path(self, level: int) -> Path:
-        return self.folder / f"rows_{level:04d}"
+    def rows_path(self, level: Level) -> Path:
+        return self.folder / level.file_name
 
     def read_rows(self, level: Level) -> Iterator[Rows]:
         """The blocks of a level, up to the first that is cut, damaged or out of place. That one and the rest are removed."""
-        path = self.rows_path(level.number)
+        path = self.rows_path(level)
         if not path.exists():
             return
         good = 0
@@ -154,7 +160,7 @@ class Journal:
 
     def appender(self, level: Level) -> Appender:
         """Appends to a level whose blocks have been read."""
-        return Appender(self.rows_path(level.number))
+        return Appender(self.rows_path(level))
 
 
 class Appender:
