@@ -19,8 +19,9 @@ from sqirl.runtime.workers import WorkerPool
 
 #: Seconds of work in one block for a worker: much longer than its transfer, much shorter than a level.
 BLOCK_SECONDS = 0.5
-#: The same in this process, where nothing is transferred. The limits of a build are checked after each block.
-OWN_BLOCK_SECONDS = 0.02
+#: The same in this process, where nothing is transferred. The limits of a build are checked after each block. Procgen steps
+#: 64 games at once, so a block should have many times as many actions to take.
+OWN_BLOCK_SECONDS = 0.1
 LARGEST_BLOCK = 4096
 #: A level with less work than this is expanded in this process: starting worker processes would take longer.
 POOL_WORTHWHILE_SECONDS = 3.0
