@@ -52,8 +52,9 @@ def test_the_clock_that_is_not_seen() -> None:
     assert found.is_exact and report is not None
     assert (report.num_observations, report.num_states) == (1, 2)
     assert report.seen == pytest.approx(0.0, abs=1e-9) and report.seen_and_clock == pytest.approx(1.0)
-    assert any("must know the time" in line for line in found.verdict.text)
-    assert "Add the remaining time to the observation." in found.verdict.advice
+    assert found.verdict.kind == "clock" and "does not see the time, and needs it" in found.verdict.text[0]
+    assert not found.predictions and all(change.ppo_steps is None for change in found.changes)
+    assert "Add the remaining time to the observation, then diagnose again." in found.verdict.advice
 
 
 def hidden_lamp() -> tuple[TabularMDP, np.ndarray]:

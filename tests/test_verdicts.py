@@ -30,11 +30,21 @@ from sqirl.diagnosis.observations import ObservationReport, look_at_observations
 from sqirl.diagnosis.predict import ALGORITHMS, models, predict, quality_table
 from sqirl.diagnosis.requests import parse_request
 from sqirl.diagnosis.sampling import DecisionPoint, GreedyPath, RandomPlay, Samples
-from sqirl.diagnosis.verdict import LIKELY, UNLIKELY, verdict_of_samples, verdict_of_table
+from sqirl.diagnosis.verdict import FEW_EPISODES, LIKELY, UNLIKELY, verdict_of_samples, verdict_of_table
 from sqirl.diagnosis.whatif import Change
-from sqirl.diagnosis.words import chance_in_words, interval_in_words, number, odds_in_words, round_steps, steps_in_words
+from sqirl.diagnosis.words import (
+    chance_in_words,
+    counted,
+    interval_in_words,
+    number,
+    odds_in_words,
+    round_steps,
+    steps_in_words,
+)
 from sqirl.envs.suites import OURS, PAPER
 from sqirl.errors import SqirlError
+from sqirl.mdp.build import build_mdp
+from sqirl.mdp.scope import is_estimated
 from sqirl.mdp.tabular import END, TabularMDP
 
 
@@ -189,10 +199,11 @@ def test_what_to_expect_of_ppo(chance: float, words: str) -> None:
     assert bool(found.advice) is (chance > LIKELY)
 
 
-def test_the_fastest_likely_algorithm_is_advised() -> None:
-    three = [prediction(0.8), prediction(0.95, "dqn"), prediction(0.1, "sqirl")]
+def test_the_budget_that_is_advised_is_that_of_our_rule() -> None:
+    """The other algorithms are predicted by the paper's rule, whose steps are not shown."""
+    three = [prediction(0.8), prediction(0.95, "dqn"), prediction(0.99, "sqirl")]
     (advice,) = verdict_of_table(coin(), None, three, []).advice
-    assert advice == "Start with DQN, with a budget of about 5 million steps."
+    assert advice == "Start with PPO, with a budget of about 5 million steps."
     (advice,) = verdict_of_table(coin(), None, [Prediction("ppo", 5.0, 0.1)], []).advice
     assert advice == "Start with PPO, with a budget of about 150,000 steps."
 
@@ -229,13 +240,26 @@ def test_two_starts_that_look_alike_are_blind() -> None:
         (sight(0.2, 0.2, 0.95), "blind", "Stack the last two observations: that reaches 95 %."),
         (sight(0.2, 0.2, 0.3), "blind", "Stacking two observations does not cure it (30 %)."),
         (sight(-0.2, 0.6), "blind", "Show the clock: observation and clock reach 60 %."),
-        (sight(0.5, 0.95), "sound", "Add the remaining time to the observation."),
+        (sight(0.5, 0.95), "clock", "Add the remaining time to the observation, then diagnose again."),
     ],
 )
 def test_ways_to_see_more(report: ObservationReport, kind: str, advice: str) -> None:
-    found = verdict_of_table(coin(), report, [], [])
+    found = verdict_of_table(coin(), report, [prediction(0.9)], [])
     assert found.kind == kind and found.advice[0] == advice
     assert "-20 %" not in "".join(found.text)
+    assert not found.has_prediction and "PPO" not in "".join([*found.text, *found.advice])
+
+
+def test_the_clock_can_be_replaced_by_a_second_observation() -> None:
+    assert verdict_of_table(coin(), sight(0.5, 0.95, 0.99), [], []).advice[1].startswith("Or stack the last two")
+    assert len(verdict_of_table(coin(), sight(0.5, 0.95, 0.6), [], []).advice) == 1
+
+
+def test_an_estimated_optimum_is_called_one() -> None:
+    mdp = build_mdp("diagnosis_envs:Slips", horizon=12, draws=20)
+    text = verdict_of_table(sqirl.analyze(mdp), None, [], []).text[0]
+    assert is_estimated(mdp) and "the optimum is estimated as" in text and "more likely too high than too low" in text
+    assert "estimated" not in verdict_of_table(coin(), None, [], []).text[0]
 
 
 def test_sight_that_suffices_is_not_mentioned() -> None:
@@ -282,11 +306,43 @@ def test_verdicts_of_samples() -> None:
     found = verdict_of_samples(rare, sampled_horizon(rare), [prediction(0.1)])
     assert found.kind == "rare" and "Rewards are rare: random play meets a reward in 1 of 100 episodes" in found.text[0]
     assert "will probably not earn 0.901 (near the best return seen) within 5 million steps" in found.text[1]
-    often = samples([0.0, 1.0, 1.0], 1.0)
-    found = verdict_of_samples(often, sampled_horizon(often), [])
+    often = samples([0.0, 1.0, 1.0] * 4, 1.0, [point])
+    found = verdict_of_samples(often, sampled_horizon(often), [prediction(0.9)])
     assert found.kind == "sound" and "random play earns 0.667" in found.text[0]
+    assert "suspect its settings" in found.text[1] and found.has_prediction
     never = samples([0.0] * 20, 0.0)
     assert verdict_of_samples(never, sampled_horizon(never), []).kind == "unknown" and sampled_horizon(never).no_signal
+
+
+def test_greedy_play_that_is_no_better_than_random_play_is_not_sound() -> None:
+    """It is a trap if the samples tell the actions apart, and open if they do not. The settings are not blamed for it."""
+    clear = [DecisionPoint(t, np.array([0.0, 1.0]), np.array([0.1, 0.1]), 4) for t in range(5)]
+    unclear = [DecisionPoint(t, np.array([0.5, 0.5]), np.array([0.5, 0.5]), 4) for t in range(5)]
+    for points, kind, words in ((clear, "trap", "It looks like a trap"), (unclear, "open", "Open: random play")):
+        poor = replace(samples([0.0, 0.1] * 10, 0.1, points), best_return=0.4)
+        found = verdict_of_samples(poor, sampled_horizon(poor), [prediction(0.9)])
+        assert found.kind == kind and found.text[0].startswith(words) and found.has_prediction is (kind == "open")
+        assert "earns 0.1; the best return seen is 0.4" in found.text[0]
+        assert "settings" not in "".join([*found.text, *found.advice])
+    unfinished = replace(poor, paths=tuple(replace(path, complete=False) for path in poor.paths))
+    found = verdict_of_samples(unfinished, sampled_horizon(unfinished), [])
+    assert found.kind == "open" and "no greedy path came to its end" in found.text[0]
+
+
+@pytest.mark.parametrize(("episodes", "times"), [(1, 11), (3, 5), (FEW_EPISODES - 1, 3)])
+def test_few_episodes_say_nothing(episodes: int, times: int) -> None:
+    few = samples([-21.0] * episodes, -21.0)
+    found = verdict_of_samples(few, sampled_horizon(few), [prediction(0.9)])
+    assert found.kind == "unknown" and not found.has_prediction
+    assert f"had time for {counted(episodes, 'episode')} of 10 steps" in found.text[0]
+    assert f"that is {times} times as long" in found.advice[0]
+
+
+def test_a_change_that_leaves_nothing_to_learn_has_no_prediction() -> None:
+    mdp = TabularMDP.deterministic(np.array([[1, END], [END, END]]), np.array([[0.0, 0.0], [0.0, 1.0]]), horizon=2)
+    kept, shorter = sqirl.whatif(mdp, horizon=[1]).changes
+    assert kept.ppo_steps is not None and kept.note == ""
+    assert shorter.ppo_steps is shorter.ppo_chance is None and shorter.note == "nothing to learn"
 
 
 def test_the_sampled_horizon_of_a_clear_margin() -> None:

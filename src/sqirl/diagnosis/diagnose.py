@@ -12,6 +12,7 @@ from sqirl.analysis.result import Analysis
 from sqirl.diagnosis.facts import (
     GIVEN,
     LONGEST,
+    LONGEST_DRAWN,
     LONGEST_SEEN,
     OF_TABLE,
     OWN_LIMIT,
@@ -29,12 +30,13 @@ from sqirl.diagnosis.result import Diagnosis
 from sqirl.diagnosis.sampling import LONGEST_EPISODE, sample
 from sqirl.diagnosis.simulator import Simulator, simulator_of
 from sqirl.diagnosis.table import analysed, open_table, simulate_sqirl, table_features
-from sqirl.diagnosis.verdict import FLAT, UNKNOWN, verdict_of_samples, verdict_of_table
+from sqirl.diagnosis.verdict import verdict_of_samples, verdict_of_table
 from sqirl.diagnosis.whatif import Change, whatif
 from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.envs.starts import FIRST_SEEDS
 from sqirl.errors import SqirlError, WorkFailed
 from sqirl.mdp.build import build_mdp
+from sqirl.mdp.scope import is_estimated
 from sqirl.mdp.tabular import TabularMDP
 
 #: Shares of the time limit: to list the states, and to sample where they cannot be listed.
@@ -161,7 +163,8 @@ def _of_live_env(case: _Case, horizon: int | None) -> Diagnosis:
 def _listed(mdp: TabularMDP, facts: Facts, source: str, simulator: Simulator, case: _Case) -> Diagnosis | None:
     """The diagnosis of an env whose states were listed; None if there is no time for its analysis."""
     if source == LONGEST_SEEN:
-        facts = replace(facts, horizon=mdp.horizon or facts.horizon, horizon_is=LONGEST)
+        longest = LONGEST_DRAWN if is_estimated(mdp) else LONGEST
+        facts = replace(facts, horizon=mdp.horizon or facts.horizon, horizon_is=longest)
     return _exact(mdp, facts, simulator, case.deadline, reserve=SAMPLE_SHARE * case.time_limit)
 
 
@@ -221,6 +224,8 @@ def _exact(
     simulated = simulate_sqirl(table, analysis, 0.4 * left) if left > 1 else None
     changes = _tried(table, analysis, deadline, pace)
     verdict = verdict_of_table(analysis, observations, predictions, changes)
+    if not verdict.has_prediction:
+        changes = tuple(replace(change, ppo_steps=None, ppo_chance=None) for change in changes)
     return Diagnosis(
         facts=facts,
         verdict=verdict,
@@ -228,7 +233,7 @@ def _exact(
         analysis=analysis,
         observations=observations,
         features=features,
-        predictions=() if verdict.kind == FLAT else tuple(predictions),
+        predictions=tuple(predictions) if verdict.has_prediction else (),
         simulated=simulated,
         changes=changes,
         mdp=table,
@@ -271,7 +276,7 @@ def _sampled(case: _Case, facts: Facts, simulator: Simulator, reason: str, count
         facts=facts,
         verdict=verdict,
         features=features,
-        predictions=() if verdict.kind == UNKNOWN else tuple(predictions),
+        predictions=tuple(predictions) if verdict.has_prediction else (),
         samples=samples,
         reach=reach,
         not_exact_because=reason,

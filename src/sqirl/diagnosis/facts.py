@@ -23,6 +23,7 @@ ACTIONS, SECONDS = 12, 3.0
 #: Where a horizon comes from.
 GIVEN, OWN_LIMIT, OF_TABLE = "given", "its time limit", "of the table"
 LONGEST = "the longest episode that is possible; it has no time limit of its own"
+LONGEST_DRAWN = "the longest episode among the outcomes that were drawn; it has no time limit of its own"
 LONGEST_SEEN = "the longest episode of random play; it has no time limit of its own"
 
 

@@ -135,6 +135,12 @@ def allowed_loss(analysis: Analysis) -> float:
     return epsilon_of(analysis) * (analysis.optimal_return - analysis.random_return)
 
 
+def is_flat(analysis: Analysis) -> bool:
+    """Does random play already earn the optimum?"""
+    gain = analysis.optimal_return - analysis.random_return
+    return gain <= analysis.resolution * max(abs(analysis.optimal_return), 1e-12)
+
+
 def first_good_k(analysis: Analysis) -> int | None:
     """The first k such that every policy greedy on Q^k is good; None if no k that was looked at is."""
     rounding = analysis.resolution * (abs(analysis.optimal_return) + abs(analysis.random_return))

@@ -22,7 +22,7 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
 .verdict { font-size: 1.15rem; border-left: 4px solid #2f6fb0; padding-left: 1rem; }
-pre { white-space: pre-wrap; } img { max-width: 100%; }
+pre { overflow-x: auto; } img { max-width: 100%; }
 @media (prefers-color-scheme: dark) { body { background: #16181b; color: #ddd; } img { background: white; } }
 """
 
@@ -43,8 +43,10 @@ def write_page(diagnosis: Diagnosis, path: Path) -> None:
         f"<h1>{title} <small>({html.escape(diagnosis.scope)})</small></h1>",
         "<div class='verdict'>" + "".join(f"<p>{html.escape(text)}</p>" for text in diagnosis.verdict.text) + "</div>",
     ]
-    for name, lines in diagnosis.sections():
-        parts.append(f"<h2>{html.escape(name)}</h2><pre>{html.escape(chr(10).join(lines))}</pre>")
+    for section in diagnosis.sections():
+        table = f"<pre>{html.escape(chr(10).join(section.rows))}</pre>" if section.rows else ""
+        texts = "".join(f"<p>{html.escape(text)}</p>" for text in section.texts)
+        parts.append(f"<h2>{html.escape(section.title)}</h2>{table}{texts}")
     parts += [
         f"<h2>{html.escape(name)}</h2><img alt='{html.escape(name)}' src='{_source(figure)}'>"
         for name, figure in _figures(diagnosis)

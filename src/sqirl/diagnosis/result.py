@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqirl.algorithms.registry import PPO
@@ -18,13 +18,22 @@ from sqirl.diagnosis.sampling import Samples
 from sqirl.diagnosis.table import SimulatedSqirl
 from sqirl.diagnosis.verdict import Verdict
 from sqirl.diagnosis.whatif import Change
-from sqirl.diagnosis.words import chance_in_words, interval_in_words, number, odds_in_words, steps_in_words
+from sqirl.diagnosis.words import chance_in_words, counted, interval_in_words, number, odds_in_words, steps_in_words
 from sqirl.envs.suites import OURS, PAPER
 from sqirl.mdp.scope import is_estimated, starts_are_a_sample
 from sqirl.mdp.tabular import TabularMDP
 
 #: Characters of a line of the verdict.
 WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a diagnosis: a table, and paragraphs below it."""
+
+    title: str
+    rows: list[str]
+    texts: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,25 +107,31 @@ class Diagnosis:
             "best_return": self.samples.best_return, "effective_horizon": asdict(self.reach),
         }  # fmt: skip
 
-    def sections(self) -> list[tuple[str, list[str]]]:
-        """(title, lines) of the reasons, after the verdict."""
-        found = [("What it is", self._what_it_is())]
-        found += [("What random play and planning earn", self._returns())]
+    def sections(self) -> list[Section]:
+        """The reasons, after the verdict."""
+        found = [Section("What it is", self._what_it_is())]
+        found += [Section("What random play and planning earn", self._returns())]
         if self.observations is not None:
-            found.append(("What the agent sees", self.observations.lines))
+            found.append(Section("What the agent sees", self.observations.lines))
         if self.predictions:
-            found.append(("Prediction", self._prediction()))
+            assert self.features is not None
+            found.append(Section("Prediction", self._prediction(), self._prediction_notes(self.features.kind)))
         if len(self.changes) > 1:
-            found.append(("What would change it", self._changes()))
+            found.append(Section("What would change it", self._changes()))
         if self.verdict.advice:
-            found.append(("What to do", [f"  {line}" for advice in self.verdict.advice for line in wrapped(advice)]))
+            found.append(Section("What to do", [], list(self.verdict.advice)))
         return found
 
     def __str__(self) -> str:
         lines = [f"{self.facts.env_id} ({self.scope})", ""]
         lines += [line for text in self.verdict.text for line in wrapped(text)]
-        for title, section in self.sections():
-            lines += ["", title, *section]
+        for section in self.sections():
+            lines += [
+                "",
+                section.title,
+                *section.rows,
+                *(f"  {line}" for text in section.texts for line in wrapped(text)),
+            ]
         return "\n".join(lines)
 
     def _what_it_is(self) -> list[str]:
@@ -141,7 +156,8 @@ class Diagnosis:
         if tolerant is not None and tolerant.horizon is not None:
             share = f"{100 * tolerant.epsilon:.2g} %"
             lines.append(
-                f"  effective horizon H̄_ε {tolerant.horizon:.2f} with k = {tolerant.k} (within {share} of the gain)"
+                f"  effective horizon H̄_ε {tolerant.horizon:.2f} (within {share} of the gain), at k = {tolerant.k}, "
+                "which needs the fewest samples of all k"
             )
         else:
             lines.append(f"  effective horizon H̄_ε unknown: no k up to {a.searched_k} is good enough")
@@ -156,9 +172,9 @@ class Diagnosis:
         samples, reach = self.samples, self.reach
         assert samples is not None and reach is not None
         random, n = samples.random, len(samples.random.returns)
-        error = 1.64 * random.error
+        interval = f"± {number(1.64 * random.error)}, 90 % interval from" if random.deviation else "in all of"
         lines = [
-            f"  random        {number(random.mean)} ± {number(error)} (90 % interval, {n:,} episodes)",
+            f"  random        {number(random.mean)} ({interval} {counted(n, 'episode')})",
             f"  a reward      is met in {odds_in_words(random.rewarded, n)}",
         ]
         if reach.greedy_return is not None:
@@ -173,7 +189,6 @@ class Diagnosis:
         return lines
 
     def _prediction(self) -> list[str]:
-        assert self.features is not None
         ours = next(prediction for prediction in self.predictions if prediction.rule == OURS)
         name, steps = ALGORITHMS[ours.algorithm], steps_in_words(ours.steps)
         lines = [
@@ -184,7 +199,7 @@ class Diagnosis:
         for prediction in self.predictions:
             if prediction.rule == PAPER:
                 lines.append(f"    {ALGORITHMS[prediction.algorithm]:<6} {chance_in_words(prediction.chance())}")
-        return [*lines, *(f"  {line}" for text in self._prediction_notes(self.features.kind) for line in wrapped(text))]
+        return lines
 
     @property
     def _tolerance(self) -> str:

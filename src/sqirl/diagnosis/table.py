@@ -15,6 +15,7 @@ from sqirl.analysis.intervals import bootstrap_intervals
 from sqirl.analysis.result import Analysis
 from sqirl.analysis.tolerance import TOLERANCES, with_tolerances
 from sqirl.diagnosis.features import Features, are_pictures, difficulty_of, epsilon_of, exact_features, leading
+from sqirl.diagnosis.words import counted
 from sqirl.envs.description import EnvDescription
 from sqirl.errors import NotRestorable, SqirlError
 from sqirl.mdp.build import build_mdp
@@ -101,7 +102,7 @@ def open_table(
 
 def _why_partial(mdp: TabularMDP, horizon: int, seconds: float, ends_by_itself: bool) -> str:
     of = "" if ends_by_itself else f" of {horizon:,}"
-    return f"it has more than {mdp.num_states:,} states; {mdp.depth}{of} steps were listed in {seconds:.0f} s"
+    return f"it has more than {counted(mdp.num_states, 'state')}; {mdp.depth}{of} steps were listed in {seconds:.0f} s"
 
 
 def longest_episode(mdp: TabularMDP) -> int | None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.analysis.result import NOT_EXACT, Analysis
-from sqirl.diagnosis.features import leading
+from sqirl.diagnosis.features import is_flat, leading
 from sqirl.diagnosis.predict import predict
 from sqirl.diagnosis.table import analysis_of, table_features
 from sqirl.diagnosis.variants import with_actions, with_exploration, with_frame_skip, with_shaping
@@ -138,7 +138,9 @@ def change_of(
     tolerant, features = leading(analysis), table_features(mdp, analysis, num_actions=A)
     k = None if tolerant is None else tolerant.k
     reach, difficulty, steps, chance = None, None, None, None
-    if features is not None:
+    if is_flat(analysis):
+        note = f"nothing to learn{'; ' * bool(note)}{note}"
+    elif features is not None:
         difficulty = features.values["difficulty"]
         reach = difficulty / math.log(A)
         forecast = predict(features)[0]
