@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
 from pathlib import Path
 
-from sqirl.diagnosis.features import features_path, sampled_features, sampled_horizon
+from sqirl.diagnosis.features import features_path, sampled_features
 from sqirl.diagnosis.our_runs import read_our_runs
 from sqirl.diagnosis.predict import fitted_models, fitted_to_our_runs, quality_table, shipped_features
 from sqirl.diagnosis.sampling import Samples, sample
@@ -58,8 +57,7 @@ def _summarise(folder: Path) -> None:
     for row in catalogue():
         path = _file(folder, row.env_id)
         if path.exists():
-            samples = Samples.from_dict(json.loads(path.read_text()))
-            values = {**sampled_features(samples).values, **candidates(samples)}
+            values = sampled_features(Samples.from_dict(json.loads(path.read_text()))).values
             rows[str(row.env_id)] = {name: round(value, 4) for name, value in values.items() if name != "pictures"}
     models, ours = fitted_models(rows), fitted_to_our_runs(rows, read_our_runs())
     lines = ",\n".join(f"{json.dumps(name)}:{json.dumps(found)}" for name, found in rows.items())
@@ -69,21 +67,6 @@ def _summarise(folder: Path) -> None:
     write_atomically(features_path(), text.encode())
     print(f"{len(rows)} environments in {features_path()}")
     print(quality_table(models, ours))
-
-
-def candidates(samples: Samples) -> dict[str, float]:
-    """Numbers that scripts/choose_features.py may choose beside the features that were chosen.
-
-    log_decisions   log of the mean length of an episode of random play times log A
-    log_rewards     log of the mean number of rewards in such an episode
-    margin          log A times the sampled effective horizon
-    """
-    random = samples.random
-    return {
-        "log_decisions": math.log(float(random.lengths.mean()) * math.log(samples.num_actions)),
-        "log_rewards": math.log(float(random.rewards.mean()) + 1 / (2 * len(random.rewards))),
-        "margin": math.log(samples.num_actions) * sampled_horizon(samples).horizon,
-    }
 
 
 if __name__ == "__main__":

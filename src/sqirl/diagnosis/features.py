@@ -18,13 +18,22 @@ from sqirl.mdp.scope import is_estimated
 
 #: Kinds of features, and the names of the numbers of each.
 EXACT, SAMPLED = "exact", "sampled"
-FEATURES = {EXACT: ("difficulty", "log_length"), SAMPLED: ("lift", "greedy_share", "log_horizon")}
+FEATURES = {
+    EXACT: ("difficulty", "log_length"),
+    SAMPLED: ("lift", "rarity", "log_rewards", "variety", "log_horizon", "log_decisions", "greedy_share", "margin"),
+}
 #: Of the prediction for our own runs. `paper_center` is log10 of the steps that are predicted by the paper's rule.
 OUR_FEATURES = {EXACT: ("difficulty", "pictures"), SAMPLED: ("paper_center", "pictures")}
 #: A picture is at least so many points high and wide; smaller arrays are grids.
 PICTURE_SIZE = 32
 #: How an agent sees an environment: as pictures, as a grid or some numbers, or as the number of the state.
 PICTURES, GRID, NUMBER = SEEN_AS = "pictures", "grid", "number"
+#: Rewards that are met more often than once in so many episodes (a power of ten) are not rare.
+NOT_RARE = 2.0
+#: Powers of ten for returns that were never unusual: where rollouts differ late in an episode, and where nothing differs at all.
+LATE_ONLY, NEVER = 3.5, 4.5
+#: Classes of returns between the worst and the best one seen.
+CLASSES = 10
 #: Added to `lift` where no episode earned more than random play.
 NOTHING_FOUND = 3.0
 #: Differences between returns below this share of them are rounding.
@@ -148,19 +157,36 @@ def difficulty_of(found: TolerantHorizon, num_actions: int) -> float | None:
 def sampled_features(samples: Samples, *, pictures: bool = False) -> Features:
     """What random play and rollouts say.
 
-    lift          log of (g / σ)², where σ is the deviation of the returns of random play, and g what the best episode that was
-                  seen gains on their mean. If a share p of the episodes earns 1 and the others 0, it is nearly log(1 / p)
-    greedy_share  the share of g that the greedy paths on Q^1 earn on the mean; 0 where none came to its end
-    log_horizon   log T
-    log_length    log of the mean length of an episode of random play, for the exact features of the same environment
-    pictures      1 if the agent sees pictures
+    Of the returns of random play, whose mean is μ and whose deviation is σ; g is what the best episode that was seen gains on μ:
+    lift            log of (g / σ)². If a share p of the episodes earns 1 and the others 0, it is nearly log(1 / p)
+    rarity          how much rarer than once in a hundred episodes an unusual return is, in powers of ten
+    log_rewards     log of the mean number of rewards in an episode
+    variety         the entropy of the returns, in ten classes between the worst and the best return seen
+
+    Of the size of the problem:
+    log_horizon     log T
+    log_decisions   log of the mean length of an episode of random play times log A
+
+    Of one step of planning on the values of random play:
+    greedy_share    the share of g that the greedy paths on Q^1 earn on the mean; 0 where none came to its end
+    margin          log A times the sampled effective horizon
+
+    For other uses:
+    log_length      log of the mean length of an episode of random play, for the exact features of the same environment
+    pictures        1 if the agent sees pictures
     """
-    random = samples.random
+    random, log_actions = samples.random, math.log(max(samples.num_actions, 2))
+    length = max(float(random.lengths.mean()), 1.0)
     values = {
         "lift": _lift(samples),
-        "greedy_share": _greedy_share(samples),
+        "rarity": max(_rarity(samples) - NOT_RARE, 0.0),
+        "log_rewards": math.log(float(random.rewards.mean()) + 1 / (2 * len(random.rewards))),
+        "variety": _variety(samples),
         "log_horizon": math.log(samples.horizon or float(random.lengths.max())),
-        "log_length": math.log(max(float(random.lengths.mean()), 1.0)),
+        "log_decisions": math.log(length * log_actions),
+        "greedy_share": _greedy_share(samples),
+        "margin": log_actions * sampled_horizon(samples).horizon,
+        "log_length": math.log(length),
         "pictures": float(pictures),
     }
     return Features(SAMPLED, values)
@@ -173,6 +199,32 @@ def _lift(samples: Samples) -> float:
     if best - mean <= rounding:
         return at_most + NOTHING_FOUND
     return at_most if deviation <= rounding else 2 * math.log((best - mean) / deviation)
+
+
+def _variety(samples: Samples) -> float:
+    spread = samples.best_return - samples.worst_return
+    places = (samples.random.returns - samples.worst_return) / (spread or 1.0) * CLASSES
+    counts = np.bincount(np.clip(places.astype(np.int64), 0, CLASSES - 1))
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def _rarity(samples: Samples) -> float:
+    """-log10 of how often random play earns something unusual. Where it never does, rollouts from the start are looked at."""
+    returns = samples.random.returns
+    known, counts = np.unique(returns, return_counts=True)
+    usual, hits = float(known[counts.argmax()]), len(returns) - int(counts.max())
+    if hits:
+        return min(-math.log10(hits / len(returns)), 4.0)
+    points = [point for path in samples.paths if path.k == 1 for point in path.points]
+    first = [point for point in points if point.t == 0]
+    weight = sum(point.rollouts * len(point.means) for point in first)
+    mean = sum(float((point.means - usual).sum()) * point.rollouts for point in first) / max(weight, 1)
+    square = sum(float((point.deviations**2 + (point.means - usual) ** 2).sum()) * point.rollouts for point in first)
+    if square > 0:  # the share of the rollouts that differ, if they all differ by the same amount
+        share = max(mean**2 / (square / weight), 0.5 / (len(returns) + weight))
+        return min(-math.log10(share), 4.0)
+    return LATE_ONLY if any((point.deviations > 0).any() for point in points) else NEVER
 
 
 def _greedy_share(samples: Samples) -> float:
