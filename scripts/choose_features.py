@@ -1,12 +1,14 @@
-"""Compares the use of all sampled features with choices among them.
+"""Chooses the sampled features by how well they estimate log A · H̄_ε where that is known, and judges the choice.
 
     python scripts/choose_features.py
 
-All `FEATURES` ship, and none is chosen. Two choices are tried beside that. Each adds one feature at a time, as long as it helps.
-The first looks at no run of deep RL: it makes the error of an estimate of log A · H̄_ε small, on left-out games among those whose
-H̄_ε is known; values above `CAP` count as "at least `CAP`". The second makes the AUC of "PPO solves it" on left-out games
-larger by `GAIN`. It is made again without each game, which then is predicted with the choice of the others: the nested AUC. The
-inner left-out games are taken in `FOLDS` groups, to save time. It takes about ten minutes.
+The choice looks at no run of deep RL. It adds one feature of `POOL` at a time, as long as that makes the error of an estimate of
+log A · H̄_ε smaller, on left-out games among those whose H̄_ε is known; values above `CAP` count as "at least `CAP`". What is
+chosen are `FEATURES` of `sqirl.diagnosis.features`.
+
+For comparison features are chosen to make the AUC of "PPO solves it" on left-out games larger by `GAIN`; the inner left-out games are
+taken in `FOLDS` groups, to save time. A nested AUC is that of games for which the choice was made again without them. It takes
+about twenty minutes.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from sqirl.diagnosis.predict import exact_rows, game_of, shipped_features, train
 from sqirl.envs.ids import parse_id
 from sqirl.results.statistics import area_under_curve, spearman
 
+#: The features that may be chosen; `sampled_features` and `scripts/make_features.py` say what they are.
+POOL = (*FEATURES[SAMPLED], "log_rewards", "log_decisions", "margin")
 #: Larger values of log A · H̄_ε are not told apart: none of these environments can be learned.
 CAP = 30.0
 GAIN, FOLDS = 0.003, 8
@@ -31,9 +35,8 @@ GAIN, FOLDS = 0.003, 8
 
 def main() -> None:
     rows = shipped_features()
-    known, paper = difficulties(rows), training_data(SAMPLED, PPO.name, rows)
-    chosen = choose(known, error)
-    for title, names in (("all", FEATURES[SAMPLED]), ("chosen by H̄_ε", chosen)):
+    known, paper = difficulties(rows), training_data(SAMPLED, PPO.name, rows, features=POOL)
+    for title, names in (("all", POOL), ("chosen by H̄_ε", choose(known, error))):
         center, _ = left_out_predictions(of(known, names))
         rank = float(spearman(center, known.low))
         print(f"{title}: {', '.join(names)}")
@@ -44,26 +47,33 @@ def main() -> None:
             f"  AUC of PPO {area(paper, left_out_predictions(of(paper, names))[0]):.3f} on {len(paper.x)} rows",
             flush=True,
         )
+    print("chosen by H̄_ε of the other games:", nested(paper, known, error), flush=True)
+    print("chosen by the AUC on the other games:", nested(paper, paper, in_folds, gain=GAIN))
+
+
+def nested(
+    paper: TrainingData, guide: TrainingData, loss: Callable[[TrainingData], float], *, gain: float = 0.0
+) -> str:
+    """The nested AUC of a choice by `guide`, and how often each set was chosen."""
     games, centers, found = np.array(paper.games), np.empty(len(paper.x)), Counter[tuple[str, ...]]()
+    of_all = choose(guide, loss, gain=gain)
     for game in sorted(set(paper.games)):
-        out = games == game
-        names = choose(paper.where(~out), in_folds, gain=GAIN)
+        without = guide.where(np.array(guide.games) != game)
+        names = choose(without, loss, gain=gain) if game in guide.games else of_all
         found[names] += 1
-        data = of(paper, names)
+        out, data = games == game, of(paper, names)
         centers[out] = centers_without(data, game, data.x[out])
-    print(f"chosen by the AUC of the others: nested AUC {area(paper, centers):.3f}")
-    for names, count in found.most_common():
-        print(f"  {count:3d} times {', '.join(names)}")
+    counts = [f"  {count:3d} times {', '.join(names)}" for names, count in found.most_common()]
+    return "\n".join([f"nested AUC {area(paper, centers):.3f}", *counts])
 
 
 def difficulties(rows: dict[str, dict[str, float]]) -> TrainingData:
     """The sampled features of the environments whose H̄_ε is archived, beside log A · H̄_ε."""
     exact = exact_rows(rows)
     values = np.array([exact[env_id]["difficulty"] for env_id in exact])
-    x = np.array([[rows[env_id][name] for name in FEATURES[SAMPLED]] for env_id in exact])
+    x = np.array([[rows[env_id][name] for name in POOL] for env_id in exact])
     games = tuple(game_of(parse_id(env_id)) for env_id in exact)
-    high = np.where(values < CAP, values, math.inf)
-    return TrainingData(FEATURES[SAMPLED], x, np.minimum(values, CAP), high, games)
+    return TrainingData(POOL, x, np.minimum(values, CAP), np.where(values < CAP, values, math.inf), games)
 
 
 def choose(data: TrainingData, loss: Callable[[TrainingData], float], *, gain: float = 0.0) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ import sqirl
 from sqirl.diagnosis.features import (
     EXACT,
     GRID,
+    NEVER,
+    NOT_RARE,
     NOTHING_FOUND,
     PICTURES,
     SAMPLED,
@@ -112,14 +114,16 @@ def test_features_of_known_returns() -> None:
     assert rare["lift"] == pytest.approx(
         math.log(10_000), abs=1e-3
     )  # log(1 / p) for a reward that a share p of episodes meets
+    assert rare["rarity"] == pytest.approx(4 - NOT_RARE)
     assert rare["log_length"] == pytest.approx(math.log(10)) and rare["log_horizon"] == pytest.approx(math.log(20))
     never = sampled_features(samples_with([0.0] * 50)).values
     assert never["lift"] == pytest.approx(math.log(100) + NOTHING_FOUND)
-    assert never["greedy_share"] == 0.0
+    assert never["rarity"] == NEVER - NOT_RARE and never["variety"] == never["greedy_share"] == 0.0
     found_on_a_path = sampled_features(samples_with([0.0] * 50, best=1.0)).values
     assert found_on_a_path["lift"] == pytest.approx(math.log(100))
     dense = sampled_features(samples_with([3.0, 5.0], best=10.0)).values
     assert dense["lift"] == pytest.approx(math.log(6**2))
+    assert sampled_features(samples_with([0.0, 1.0])).values["variety"] == pytest.approx(math.log(2))
     assert sampled_horizon(samples_with([0.0] * 50)).no_signal
 
 
@@ -161,7 +165,7 @@ def test_the_regression_recovers_what_made_censored_data() -> None:
 def test_the_shipped_models_are_good_on_games_left_out() -> None:
     rows = shipped_features()
     assert set(rows) == {str(row.env_id) for row in catalogue()}
-    assert models()[EXACT, "ppo"].quality.auc >= 0.90 and models()[SAMPLED, "ppo"].quality.auc >= 0.78
+    assert models()[EXACT, "ppo"].quality.auc >= 0.90 and models()[SAMPLED, "ppo"].quality.auc >= 0.80
     assert models()[SAMPLED, "ppo"].quality.rows == 155
     assert all(0.85 <= model.quality.coverage <= 0.95 for model in [*models().values(), *our_models().values()])
 

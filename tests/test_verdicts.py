@@ -270,6 +270,7 @@ def samples(returns: Sequence[float], best: float, points: Sequence[DecisionPoin
 def test_features_of_samples() -> None:
     values = sampled_features(samples([0.0, 1.0] * 50, 1.0)).values
     assert values["lift"] == pytest.approx(0.0)  # from 0.5 to 1 is one deviation
+    assert values["rarity"] == 0.0 and values["variety"] == pytest.approx(math.log(2))
     assert values["log_length"] == values["log_horizon"] == pytest.approx(math.log(10))
     assert values["greedy_share"] == 1.0  # its only path earns as much as the best episode
     assert sampled_features(samples([0.0] * 999 + [1.0], 1.0)).values["lift"] == pytest.approx(math.log(999), abs=0.01)

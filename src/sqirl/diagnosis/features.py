@@ -20,7 +20,7 @@ from sqirl.mdp.scope import is_estimated
 EXACT, SAMPLED = "exact", "sampled"
 FEATURES = {
     EXACT: ("difficulty", "log_length"),
-    SAMPLED: ("lift", "rarity", "log_rewards", "variety", "log_horizon", "log_decisions", "greedy_share", "margin"),
+    SAMPLED: ("lift", "rarity", "variety", "greedy_share", "log_horizon"),
 }
 #: Of the prediction for our own runs. `paper_center` is log10 of the steps that are predicted by the paper's rule.
 OUR_FEATURES = {EXACT: ("difficulty", "pictures"), SAMPLED: ("paper_center", "pictures")}
@@ -157,36 +157,24 @@ def difficulty_of(found: TolerantHorizon, num_actions: int) -> float | None:
 def sampled_features(samples: Samples, *, pictures: bool = False) -> Features:
     """What random play and rollouts say.
 
-    Of the returns of random play, whose mean is μ and whose deviation is σ; g is what the best episode that was seen gains on μ:
+    Random play has returns with the mean μ and the deviation σ; the best episode that was seen gains g on μ.
+
     lift            log of (g / σ)². If a share p of the episodes earns 1 and the others 0, it is nearly log(1 / p)
     rarity          how much rarer than once in a hundred episodes an unusual return is, in powers of ten
-    log_rewards     log of the mean number of rewards in an episode
     variety         the entropy of the returns, in ten classes between the worst and the best return seen
-
-    Of the size of the problem:
-    log_horizon     log T
-    log_decisions   log of the mean length of an episode of random play times log A
-
-    Of one step of planning on the values of random play:
     greedy_share    the share of g that the greedy paths on Q^1 earn on the mean; 0 where none came to its end
-    margin          log A times the sampled effective horizon
-
-    For other uses:
-    log_length      log of the mean length of an episode of random play, for the exact features of the same environment
+    log_horizon     log T
+    log_length      log of the mean length of an episode, for the exact features of the same environment
     pictures        1 if the agent sees pictures
     """
-    random, log_actions = samples.random, math.log(max(samples.num_actions, 2))
-    length = max(float(random.lengths.mean()), 1.0)
+    lengths = samples.random.lengths
     values = {
         "lift": _lift(samples),
         "rarity": max(_rarity(samples) - NOT_RARE, 0.0),
-        "log_rewards": math.log(float(random.rewards.mean()) + 1 / (2 * len(random.rewards))),
         "variety": _variety(samples),
-        "log_horizon": math.log(samples.horizon or float(random.lengths.max())),
-        "log_decisions": math.log(length * log_actions),
         "greedy_share": _greedy_share(samples),
-        "margin": log_actions * sampled_horizon(samples).horizon,
-        "log_length": math.log(length),
+        "log_horizon": math.log(samples.horizon or float(lengths.max())),
+        "log_length": math.log(max(float(lengths.mean()), 1.0)),
         "pictures": float(pictures),
     }
     return Features(SAMPLED, values)
