@@ -6,9 +6,9 @@ The choice looks at no run of deep RL. It adds one feature of `POOL` at a time, 
 log A · H̄_ε smaller, on left-out games among those whose H̄_ε is known; values above `CAP` count as "at least `CAP`". What is
 chosen are `FEATURES` of `sqirl.diagnosis.features`.
 
-For comparison features are chosen to make the AUC of "PPO solves it" on left-out games larger by `GAIN`; the inner left-out games are
-taken in `FOLDS` groups, to save time. A nested AUC is that of games for which the choice was made again without them. It takes
-about twenty minutes.
+For comparison features are chosen to make the AUC of "PPO solves it" on left-out games larger by `GAIN`; the inner left-out games
+are taken in `FOLDS` groups, to save time. A nested AUC is that of games for which the choice was made again without them. It
+takes about twenty minutes.
 """
 
 from __future__ import annotations
