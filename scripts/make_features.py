@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from pathlib import Path
 
-from sqirl.diagnosis.features import features_path, sampled_features
+from sqirl.diagnosis.features import features_path, sampled_features, sampled_horizon
 from sqirl.diagnosis.our_runs import read_our_runs
 from sqirl.diagnosis.predict import fitted_models, fitted_to_our_runs, quality_table, shipped_features
 from sqirl.diagnosis.sampling import Samples, sample
@@ -57,7 +58,8 @@ def _summarise(folder: Path) -> None:
     for row in catalogue():
         path = _file(folder, row.env_id)
         if path.exists():
-            values = sampled_features(Samples.from_dict(json.loads(path.read_text()))).values
+            samples = Samples.from_dict(json.loads(path.read_text()))
+            values = {**sampled_features(samples).values, **not_chosen(samples)}
             rows[str(row.env_id)] = {name: round(value, 4) for name, value in values.items() if name != "pictures"}
     models, ours = fitted_models(rows), fitted_to_our_runs(rows, read_our_runs())
     lines = ",\n".join(f"{json.dumps(name)}:{json.dumps(found)}" for name, found in rows.items())
@@ -67,6 +69,21 @@ def _summarise(folder: Path) -> None:
     write_atomically(features_path(), text.encode())
     print(f"{len(rows)} environments in {features_path()}")
     print(quality_table(models, ours))
+
+
+def not_chosen(samples: Samples) -> dict[str, float]:
+    """Numbers that scripts/choose_features.py could choose and has not.
+
+    log_decisions   log of the mean length of an episode of random play times log A
+    log_rewards     log of the mean number of rewards in such an episode
+    margin          log A times the sampled effective horizon
+    """
+    random, log_actions = samples.random, math.log(samples.num_actions)
+    return {
+        "log_decisions": math.log(float(random.lengths.mean()) * log_actions),
+        "log_rewards": math.log(float(random.rewards.mean()) + 1 / (2 * len(random.rewards))),
+        "margin": log_actions * sampled_horizon(samples).horizon,
+    }
 
 
 if __name__ == "__main__":

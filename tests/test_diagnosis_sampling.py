@@ -18,11 +18,11 @@ from sqirl.diagnosis.features import (
     GRID,
     NEVER,
     NOT_RARE,
+    NOTHING_FOUND,
     PICTURES,
     SAMPLED,
     SEEN_AS,
     are_pictures,
-    derived,
     sampled_features,
     sampled_horizon,
     tolerance_of,
@@ -103,19 +103,43 @@ def test_an_atari_game_goes_back_and_draws_anew() -> None:
     assert found.random.lengths.max() == 100 and found.paths
 
 
-def samples_with(returns: list[float]) -> Samples:
-    random = RandomPlay(np.array(returns), np.full(len(returns), 10.0), 0.0, 0.0, *np.zeros((2, len(returns))), 1e-6)
-    return Samples(4, 10, "", random, (), max(returns), min(returns), 1, 1.0)
+def samples_with(returns: list[float], best: float | None = None) -> Samples:
+    played = np.array(returns)
+    random = RandomPlay(played, np.full(len(returns), 10.0), 0.0, (played != 0).astype(float), 1e-6)
+    return Samples(4, 20, "", random, (), max(returns) if best is None else best, min(returns), 1, 1.0)
 
 
 def test_features_of_known_returns() -> None:
-    rare = sampled_features(samples_with([0.0] * 999 + [1.0])).values
-    assert rare["rarity"] == pytest.approx(3 - NOT_RARE) and rare["log_length"] == pytest.approx(math.log(10))
-    assert rare["log_decisions"] == pytest.approx(math.log(10 * math.log(4)))
+    rare = sampled_features(samples_with([0.0] * 9999 + [1.0])).values
+    assert rare["lift"] == pytest.approx(
+        math.log(10_000), abs=1e-3
+    )  # log(1 / p) for a reward that a share p of episodes meets
+    assert rare["rarity"] == pytest.approx(4 - NOT_RARE)
+    assert rare["log_length"] == pytest.approx(math.log(10)) and rare["log_horizon"] == pytest.approx(math.log(20))
     never = sampled_features(samples_with([0.0] * 50)).values
-    assert never["rarity"] == NEVER - NOT_RARE and never["variety"] == 0.0
+    assert never["lift"] == pytest.approx(math.log(100) + NOTHING_FOUND)
+    assert never["rarity"] == NEVER - NOT_RARE and never["variety"] == never["greedy_share"] == 0.0
+    found_on_a_path = sampled_features(samples_with([0.0] * 50, best=1.0)).values
+    assert found_on_a_path["lift"] == pytest.approx(math.log(100))
+    dense = sampled_features(samples_with([3.0, 5.0], best=10.0)).values
+    assert dense["lift"] == pytest.approx(math.log(6**2))
     assert sampled_features(samples_with([0.0, 1.0])).values["variety"] == pytest.approx(math.log(2))
     assert sampled_horizon(samples_with([0.0] * 50)).no_signal
+
+
+def test_the_features_do_not_depend_on_the_units_of_rewards() -> None:
+    returns = [0.0, 2.0, 2.0, 7.0]
+    for scale in (1e-3, 1e6):
+        scaled = samples_with([scale * each for each in returns], best=scale * 9.0)
+        assert sampled_features(scaled).values == pytest.approx(sampled_features(samples_with(returns, 9.0)).values)
+
+
+def test_the_best_episode_may_be_a_rollout() -> None:
+    mdp = corridor(length=4, horizon=6)
+    description = replace(describe(TableGame(tiny_table(mdp))), horizon=6, stickiness=0.0)
+    found = sample(GameSimulator(description), seconds=0.5, clock=time.process_time)
+    points = [point for path in found.paths if path.k == 1 for point in path.points]
+    assert found.best_episode == max(point.best for point in points) == sqirl.analyze(mdp).optimal_return
 
 
 def test_the_tolerance_is_tighter_where_random_play_is_punished() -> None:
@@ -141,7 +165,7 @@ def test_the_regression_recovers_what_made_censored_data() -> None:
 def test_the_shipped_models_are_good_on_games_left_out() -> None:
     rows = shipped_features()
     assert set(rows) == {str(row.env_id) for row in catalogue()}
-    assert models()[EXACT, "ppo"].quality.auc >= 0.90 and models()[SAMPLED, "ppo"].quality.auc >= 0.78
+    assert models()[EXACT, "ppo"].quality.auc >= 0.90 and models()[SAMPLED, "ppo"].quality.auc >= 0.80
     assert models()[SAMPLED, "ppo"].quality.rows == 155
     assert all(0.85 <= model.quality.coverage <= 0.95 for model in [*models().values(), *our_models().values()])
 
@@ -169,12 +193,6 @@ def test_our_runs_leave_out_what_tests_the_model() -> None:
     assert all(run.table.startswith("BRIDGE/") and run.seen_as in SEEN_AS for run in runs)
     small = {run.table for run in runs if run.seen_as != PICTURES}
     assert any("Sticky" in table for table in small) and any("Sticky" not in table for table in small)
-
-
-def test_features_that_follow_from_others() -> None:
-    values = {"rarity": 2.0, "variety": 0.0, "log_decisions": 3.0}
-    assert derived(values) == {**values, "flat": 1.0, "rarity_decisions": 6.0}
-    assert derived({**values, "variety": 0.01})["flat"] == 0.0
 
 
 def test_pictures_and_grids() -> None:

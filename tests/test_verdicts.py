@@ -286,22 +286,22 @@ def test_difficulty_is_log_a_times_the_horizon() -> None:
 def samples(returns: Sequence[float], best: float, points: Sequence[DecisionPoint] = ()) -> Samples:
     played = np.array(returns, float)
     rewarded = float((played != 0).mean())
-    random = RandomPlay(played, np.full(len(played), 10.0), rewarded, rewarded, played, played, 0.0)
+    random = RandomPlay(played, np.full(len(played), 10.0), rewarded, played, 0.0)
     path = GreedyPath(1, 2, 1, best, 10, tuple(points), 100, True)
     return Samples(2, 10, "copies", random, (path,), best, float(played.min()), 100, 1.0)
 
 
 def test_features_of_samples() -> None:
     values = sampled_features(samples([0.0, 1.0] * 50, 1.0)).values
+    assert values["lift"] == pytest.approx(0.0)  # from 0.5 to 1 is one deviation
     assert values["rarity"] == 0.0 and values["variety"] == pytest.approx(math.log(2))
-    assert values["log_length"] == pytest.approx(math.log(10))
-    assert values["log_decisions"] == pytest.approx(math.log(10 * math.log(2)))
-    assert sampled_features(samples([0.0] * 999 + [1.0], 1.0)).values["rarity"] == pytest.approx(1.0)
-    assert sampled_features(samples([0.0] * 100, 0.0)).values["rarity"] == 2.5  # nothing ever differed
+    assert values["log_length"] == values["log_horizon"] == pytest.approx(math.log(10))
+    assert values["greedy_share"] == 1.0  # its only path earns as much as the best episode
+    assert sampled_features(samples([0.0] * 999 + [1.0], 1.0)).values["lift"] == pytest.approx(math.log(999), abs=0.01)
 
 
 def test_verdicts_of_samples() -> None:
-    point = DecisionPoint(0, np.array([0.0, 1.0]), np.array([0.1, 0.1]), 4)
+    point = DecisionPoint(0, np.array([0.0, 1.0]), np.array([0.1, 0.1]), 4, 1.0)
     rare = samples([0.0] * 99 + [1.0], 1.0, [point])
     found = verdict_of_samples(rare, sampled_horizon(rare), [prediction(0.1)])
     assert found.kind == "rare" and "Rewards are rare: random play meets a reward in 1 of 100 episodes" in found.text[0]
@@ -346,7 +346,7 @@ def test_a_change_that_leaves_nothing_to_learn_has_no_prediction() -> None:
 
 
 def test_the_sampled_horizon_of_a_clear_margin() -> None:
-    points = [DecisionPoint(t, np.array([0.0, 1.0]), np.array([0.1, 0.1]), 4) for t in range(5)]
+    points = [DecisionPoint(t, np.array([0.0, 1.0]), np.array([0.1, 0.1]), 4, 1.0) for t in range(5)]
     found = sampled_horizon(samples([0.0, 1.0], 1.0, points))
     margin = 0.5 - 0.01 * 4 / 3 / 4  # the variance of the means, less that of their noise
     assert found.margin == pytest.approx(math.sqrt(margin)) and found.horizon == pytest.approx(1 - math.log2(margin))

@@ -18,7 +18,10 @@ from sqirl.mdp.scope import is_estimated
 
 #: Kinds of features, and the names of the numbers of each.
 EXACT, SAMPLED = "exact", "sampled"
-FEATURES = {EXACT: ("difficulty", "log_length"), SAMPLED: ("rarity", "log_decisions", "variety")}
+FEATURES = {
+    EXACT: ("difficulty", "log_length"),
+    SAMPLED: ("lift", "rarity", "variety", "greedy_share", "log_horizon"),
+}
 #: Of the prediction for our own runs. `paper_center` is log10 of the steps that are predicted by the paper's rule.
 OUR_FEATURES = {EXACT: ("difficulty", "pictures"), SAMPLED: ("paper_center", "pictures")}
 #: A picture is at least so many points high and wide; smaller arrays are grids.
@@ -29,10 +32,12 @@ PICTURES, GRID, NUMBER = SEEN_AS = "pictures", "grid", "number"
 NOT_RARE = 2.0
 #: Powers of ten for returns that were never unusual: where rollouts differ late in an episode, and where nothing differs at all.
 LATE_ONLY, NEVER = 3.5, 4.5
-#: Returns with less variety than this are all equal.
-FLAT_VARIETY = 1e-6
 #: Classes of returns between the worst and the best one seen.
 CLASSES = 10
+#: Added to `lift` where no episode earned more than random play.
+NOTHING_FOUND = 3.0
+#: Differences between returns below this share of them are rounding.
+SAME_SHARE = 1e-9
 #: Random play is punished if the optimal return is less than this share of the gain on it, and more than the least scale.
 PUNISHED, LEAST_SCALE = 0.2, 0.005
 #: Resamples of decision points for the interval of a sampled horizon.
@@ -158,35 +163,44 @@ def difficulty_of(found: TolerantHorizon, num_actions: int) -> float | None:
 def sampled_features(samples: Samples, *, pictures: bool = False) -> Features:
     """What random play and rollouts say.
 
+    Random play has returns with the mean μ and the deviation σ; the best episode that was seen gains g on μ.
+
+    lift            log of (g / σ)². If a share p of the episodes earns 1 and the others 0, it is nearly log(1 / p)
     rarity          how much rarer than once in a hundred episodes an unusual return is, in powers of ten
-    log_decisions   log of the mean length of an episode of random play times log A
-    variety         the entropy of the returns of random play, in ten classes between the worst and the best return seen
-    log_length      log of the mean length of an episode of random play, for the exact features of the same environment
+    variety         the entropy of the returns, in ten classes between the worst and the best return seen
+    greedy_share    the share of g that the greedy paths on Q^1 earn on the mean; 0 where none came to its end
+    log_horizon     log T
+    log_length      log of the mean length of an episode, for the exact features of the same environment
     pictures        1 if the agent sees pictures
     """
-    length = max(float(samples.random.lengths.mean()), 1.0)
-    spread = samples.best_return - samples.worst_return
-    places = (samples.random.returns - samples.worst_return) / (spread or 1.0) * CLASSES
-    counts = np.bincount(np.clip(places.astype(np.int64), 0, CLASSES - 1))
-    shares = counts[counts > 0] / counts.sum()
+    lengths = samples.random.lengths
     values = {
+        "lift": _lift(samples),
         "rarity": max(_rarity(samples) - NOT_RARE, 0.0),
-        "log_decisions": math.log(length * math.log(samples.num_actions)),
-        "variety": float(-(shares * np.log(shares)).sum()),
-        "log_length": math.log(length),
+        "variety": _variety(samples),
+        "greedy_share": _greedy_share(samples),
+        "log_horizon": math.log(samples.horizon or float(lengths.max())),
+        "log_length": math.log(max(float(lengths.mean()), 1.0)),
         "pictures": float(pictures),
     }
     return Features(SAMPLED, values)
 
 
-def derived(values: Mapping[str, float]) -> dict[str, float]:
-    """Sampled features with those that follow from others.
+def _lift(samples: Samples) -> float:
+    """See `sampled_features`. Where n episodes all earned the same, half an episode of n counts as better."""
+    mean, deviation, best = samples.random.mean, samples.random.deviation, samples.best_episode
+    rounding, at_most = _rounding(samples), math.log(2 * len(samples.random.returns))
+    if best - mean <= rounding:
+        return at_most + NOTHING_FOUND
+    return at_most if deviation <= rounding else 2 * math.log((best - mean) / deviation)
 
-    flat              1 if all episodes of random play earned the same: nothing was found by chance alone
-    rarity_decisions  rarity times log_decisions: what is rare is the harder to learn, the more decisions lead to it
-    """
-    flat = float(values["variety"] < FLAT_VARIETY)
-    return {**values, "flat": flat, "rarity_decisions": values["rarity"] * values["log_decisions"]}
+
+def _variety(samples: Samples) -> float:
+    spread = samples.best_return - samples.worst_return
+    places = (samples.random.returns - samples.worst_return) / (spread or 1.0) * CLASSES
+    counts = np.bincount(np.clip(places.astype(np.int64), 0, CLASSES - 1))
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
 
 
 def _rarity(samples: Samples) -> float:
@@ -205,6 +219,19 @@ def _rarity(samples: Samples) -> float:
         share = max(mean**2 / (square / weight), 0.5 / (len(returns) + weight))
         return min(-math.log10(share), 4.0)
     return LATE_ONLY if any((point.deviations > 0).any() for point in points) else NEVER
+
+
+def _greedy_share(samples: Samples) -> float:
+    gain = samples.best_episode - samples.random.mean
+    earned = [path.total for path in samples.paths if path.k == 1 and path.complete]
+    if not earned or gain <= _rounding(samples):
+        return 0.0
+    return (float(np.mean(earned)) - samples.random.mean) / gain
+
+
+def _rounding(samples: Samples) -> float:
+    """Differences between returns that are no more than this are not real."""
+    return SAME_SHARE * max(abs(samples.best_episode), abs(samples.random.mean))
 
 
 def sampled_horizon(samples: Samples, *, seed: int = 0) -> SampledHorizon:

@@ -208,7 +208,8 @@ def _fit(data: TrainingData) -> tuple[Values, Values, Values, float]:
 
     means, scales = data.x.mean(axis=0), data.x.std(axis=0) + 1e-9
     design = np.column_stack([np.ones(len(data.x)), (data.x - means) / scales])
-    start = np.concatenate([[5.5], np.zeros(design.shape[1])])
+    middle = np.where(np.isfinite(data.low), data.low, data.high)
+    start = np.concatenate([[middle.mean()], np.zeros(design.shape[1] - 1), [math.log(middle.std() + 1e-9)]])
     found = minimize(_loss, start, args=(design, data.low, data.high), method="BFGS")
     return means, scales, found.x[:-1], float(np.exp(found.x[-1]))
 

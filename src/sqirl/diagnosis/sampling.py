@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,9 +46,7 @@ class RandomPlay:
     returns: Values  # (n,)
     lengths: Values  # (n,)
     rewarded: float  # share of episodes with a reward that is not zero
-    gained: float  # share of episodes with a positive reward
     rewards: Values  # (n,) rewards of each episode that are not zero
-    firsts: Values  # (n,) steps to the first of them; the length of the episode where there is none
     seconds_per_step: float
 
     @property
@@ -73,6 +71,7 @@ class DecisionPoint:
     means: Values  # (A,)
     deviations: Values  # (A,)
     rollouts: int  # of each action
+    best: float  # return of the best episode that went through this moment; on a path on Q^2, of the best estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +102,12 @@ class Samples:
     steps: int
     seconds: float
 
+    @property
+    def best_episode(self) -> float:
+        """The best return of an episode that was seen, rollouts that left a greedy path among them."""
+        points = (point for path in self.paths if path.k == 1 for point in path.points)
+        return max([self.best_return, *(point.best for point in points)])
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON. `from_dict` is the inverse."""
         plain = asdict(self)
@@ -111,7 +116,6 @@ class Samples:
             "returns": self.random.returns.tolist(),
             "lengths": self.random.lengths.tolist(),
             "rewards": self.random.rewards.tolist(),
-            "firsts": self.random.firsts.tolist(),
         }
         for path in plain["paths"]:
             for point in path["points"]:
@@ -126,12 +130,11 @@ class Samples:
             "returns": np.array(record["random"]["returns"]),
             "lengths": np.array(record["random"]["lengths"]),
             "rewards": np.array(record["random"]["rewards"]),
-            "firsts": np.array(record["random"]["firsts"]),
         }
         paths = []
         for path in record["paths"]:
             points = tuple(
-                DecisionPoint(p["t"], np.array(p["means"]), np.array(p["deviations"]), p["rollouts"])
+                DecisionPoint(p["t"], np.array(p["means"]), np.array(p["deviations"]), p["rollouts"], p["best"])
                 for p in path["points"]
             )
             paths.append(GreedyPath(**{**path, "points": points}))
@@ -213,12 +216,10 @@ def _play_randomly(player: _Player, seconds: float) -> RandomPlay:
     returns: list[float] = []
     lengths: list[int] = []
     rewards: list[int] = []
-    firsts: list[int] = []
-    gained = 0
     limit = simulator.horizon or LONGEST_EPISODE
     while len(returns) < MAX_EPISODES and (not returns or player.clock() < until):
         simulator.reset(player.seed())
-        total, count, first, any_gain, length, over = 0.0, 0, 0, False, 0, False
+        total, count, length, over = 0.0, 0, 0, False
         while not over and length < limit:
             if not returns and player.left() < 0:
                 raise WorkFailed(
@@ -229,21 +230,17 @@ def _play_randomly(player: _Player, seconds: float) -> RandomPlay:
                 break
             _, reward, over = simulator.step(int(rng.integers(simulator.num_actions)))
             player.steps += 1
-            total, length = total + reward, length + 1
-            count, any_gain = count + (reward != 0), any_gain or reward > 0
-            first = first or length * (reward != 0)
+            total, length, count = total + reward, length + 1, count + (reward != 0)
         if not over and length >= LONGEST_EPISODE:
             raise WorkFailed(f"{simulator.name}: an episode has not ended after {length:,} steps; give --horizon T")
         if over or length >= limit:
             returns.append(total)
             lengths.append(length)
             rewards.append(count)
-            firsts.append(first or length)
-            gained += any_gain
     counts = np.array(rewards, float)
     return RandomPlay(
-        np.array(returns), np.array(lengths, float), float((counts > 0).mean()), gained / len(returns), counts,
-        np.array(firsts, float), (player.clock() - began) / player.steps,
+        np.array(returns), np.array(lengths, float), float((counts > 0).mean()), counts,
+        (player.clock() - began) / player.steps,
     )  # fmt: skip
 
 
@@ -289,7 +286,7 @@ def _greedy_path(player: _Player, *, k: int, rollouts: int, stride: int) -> Gree
                 point, plan = _estimate_q1(player, moment, t, rollouts, player.clock() + LONGEST_SEARCH * player.left())
             else:
                 point, plan = _estimate_q2(player, moment, t, rollouts)
-            points.append(point)
+            points.append(replace(point, best=total + point.best))
             simulator.restore(moment, player.seed())
             for action in plan[:stride]:
                 reward, over = player.step(action)
@@ -329,7 +326,7 @@ def _estimate_q1(
     table = np.array(values)  # (A, n)
     best = _best(table.mean(axis=1), player.rng)
     plan = best_of[best][1]
-    return DecisionPoint(t, table.mean(axis=1), table.std(axis=1), table.shape[1]), plan
+    return DecisionPoint(t, table.mean(axis=1), table.std(axis=1), table.shape[1], float(table.max())), plan
 
 
 def _estimate_q2(player: _Player, moment: object, t: int, rollouts: int) -> tuple[DecisionPoint, list[int]]:
@@ -345,7 +342,7 @@ def _estimate_q2(player: _Player, moment: object, t: int, rollouts: int) -> tupl
                 child, _ = _estimate_q1(player, player.simulator.save(), t + 1, rollouts)
                 values[action, n] += child.means.max()
     best = _best(values.mean(axis=1), player.rng)
-    return DecisionPoint(t, values.mean(axis=1), values.std(axis=1), Q2_TRIES), [best]
+    return DecisionPoint(t, values.mean(axis=1), values.std(axis=1), Q2_TRIES, float(values.max())), [best]
 
 
 def _best(values: Values, rng: np.random.Generator) -> int:
