@@ -316,8 +316,8 @@ def test_verdicts_of_samples() -> None:
 
 def test_greedy_play_that_is_no_better_than_random_play_is_not_sound() -> None:
     """It is a trap if the samples tell the actions apart, and open if they do not. The settings are not blamed for it."""
-    clear = [DecisionPoint(t, np.array([0.0, 1.0]), np.array([0.1, 0.1]), 4) for t in range(5)]
-    unclear = [DecisionPoint(t, np.array([0.5, 0.5]), np.array([0.5, 0.5]), 4) for t in range(5)]
+    clear = [DecisionPoint(t, np.array([0.0, 1.0]), np.array([0.1, 0.1]), 4, 1.0) for t in range(5)]
+    unclear = [DecisionPoint(t, np.array([0.5, 0.5]), np.array([0.5, 0.5]), 4, 1.0) for t in range(5)]
     for points, kind, words in ((clear, "trap", "It looks like a trap"), (unclear, "open", "Open: random play")):
         poor = replace(samples([0.0, 0.1] * 10, 0.1, points), best_return=0.4)
         found = verdict_of_samples(poor, sampled_horizon(poor), [prediction(0.9)])

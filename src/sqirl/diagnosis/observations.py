@@ -62,9 +62,8 @@ class ObservationReport:
         if self.num_observations >= self.num_states:
             return ["  every state looks different: the observation says all that there is to know"]
         alike = self.num_states - self.num_observations
-        lines = [
-            f"  {counted(self.num_observations, 'observation')} for {self.num_states:,} states ({alike:,} states look like another one)"
-        ]
+        seen = counted(self.num_observations, "observation")
+        lines = [f"  {seen} for {self.num_states:,} states ({alike:,} states look like another one)"]
         if self.suffices:
             return [*lines, "  the observation is enough to act optimally"]
         lines.append(
