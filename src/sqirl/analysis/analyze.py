@@ -33,7 +33,8 @@ from sqirl.analysis.memory import most_bytes, split
 from sqirl.analysis.progress import SILENT, AnalysisProgress, Meter
 from sqirl.analysis.result import Analysis, Bounds, TolerantHorizon, Witness
 from sqirl.analysis.rounding import relative_roundoff
-from sqirl.analysis.tolerance import COLUMNS, TOLERANCES, ToleranceSearch
+from sqirl.analysis.near_greedy import COLUMNS
+from sqirl.analysis.tolerance import TOLERANCES, ToleranceSearch
 from sqirl.analysis.witness import Decision
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.reach import ReachableSets, check_horizon, count_reachable, path_to, reachable_sets

@@ -303,7 +303,7 @@ def fill_slots(
 ) -> None:  # fmt: skip
     """X of all actions. One action after the other: each overwrites the slot of the one before."""
     num_actions = len(source.values)
-    at_once = is_one_block(states)
+    at_once = is_one_block(len(states))
     for actions in [Actions(0, num_actions)] if at_once else [Actions(a, a + 1) for a in range(num_actions)]:
         in_threads(
             lambda block, actions=actions: fill(
