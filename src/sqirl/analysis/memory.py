@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.analysis.columns import ITEM_BYTES, Columns, Layer, Sizes, storages
+from sqirl.analysis.prefetch import LINE
 from sqirl.errors import SqirlError
 from sqirl.mdp.tabular import TabularMDP
 from sqirl.runtime.memory import available_memory
@@ -32,7 +33,9 @@ class Buffer:
         """So many words, which are not filled yet. Those of the pass before must not be used any more."""
         if num_words > len(self._words):
             self._words = np.empty(0, np.uint64)  # given back before more is taken
-            self._words = np.empty(num_words, np.uint64)
+            words = np.empty(num_words + LINE // ITEM_BYTES, np.uint64)
+            first = -words.ctypes.data % LINE // ITEM_BYTES  # so that a row of a line's length is in one line of the cache
+            self._words = words[first : first + num_words]
         return self._words[:num_words]
 
     def layer(self, mdp: TabularMDP, sizes: Sizes) -> Layer:

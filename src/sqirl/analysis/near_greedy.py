@@ -25,6 +25,7 @@ from sqirl.analysis.columns import ITEM_BYTES, Layer, Places, Sizes, Slots, Stor
 from sqirl.analysis.dynamics import dynamics_of, weights_of
 from sqirl.analysis.near_greedy_steps import Codes, LeadStep, RowStep, lead_step, worst_step
 from sqirl.analysis.parallel import in_ranges
+from sqirl.analysis.prefetch import LINE
 from sqirl.analysis.progress import SILENT, Meter
 from sqirl.analysis.rounding import Rounding
 from sqirl.mdp.reach import ReachableSets
@@ -32,8 +33,8 @@ from sqirl.mdp.tabular import TabularMDP
 
 #: The returns that a pass computes for each state and slot, as far as memory allows. They fill a line of the cache.
 COLUMNS = 8
-#: Codes in a word of the memory.
-CODES_IN_WORD = 4
+#: The layers begin at a line of the cache.
+CODES_IN_LINE, WORDS_IN_LINE = LINE // 2, LINE // ITEM_BYTES
 
 _NO_WORDS = np.empty((2, 0), np.uint64)
 
@@ -102,7 +103,7 @@ class NearGreedy:
         """(n,) the returns of the worst policies of Q^k whose leads have at most this code, n ≤ `num_columns`."""
         plan, limits = self._plan, np.array(codes, np.int32)
         assert plan is not None
-        words = self._exactness.buffer.words(plan.num_words)[plan.num_words - plan.returns :]
+        words = self._exactness.buffer.words(plan.num_words)[plan.codes + (0 if plan.is_kept else plan.leads) :]
         sizes = Sizes(len(codes), 0, 0, exact=False, storage=plan.storage)
         layer, places = sizes.layer_in(self._mdp, words), Places(self._mdp, sizes)
         times = reversed(range(self._horizon))
@@ -159,11 +160,11 @@ class NearGreedy:
 
     def _planned(self, first_k: int, last_k: int, limit: float, *, is_kept: bool) -> _Plan | None:
         """With as many returns at once as memory allows, and two layers if it allows them."""
-        codes = self._num_codes(first_k, last_k, is_kept) // CODES_IN_WORD + 1
+        codes = -(-self._num_codes(first_k, last_k, is_kept) // CODES_IN_LINE) * WORDS_IN_LINE
         for storage in (Storage.TWO_LAYERS, Storage.ONE_LAYER) if self._mdp.stickiness else (Storage.TWO_LAYERS,):
             for num_columns in range(COLUMNS, 0, -1):
                 leads, returns = (
-                    Sizes(width, 0, 0, exact=False, storage=storage).num_bytes(self._mdp) // ITEM_BYTES
+                    -(-Sizes(width, 0, 0, exact=False, storage=storage).num_bytes(self._mdp) // LINE) * WORDS_IN_LINE
                     for width in (last_k, num_columns)
                 )
                 plan = _Plan(first_k, last_k, is_kept, storage, num_columns, codes, leads, returns)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sqirl.analysis.backup import Factors, Floats, States, back_up_floats
 from sqirl.analysis.dynamics import Dynamics
+from sqirl.analysis.prefetch import AHEAD
 
 #: A code is made of the exponent and the first bits of the fraction of a float64: it is one more for each 2^-10 of the value.
 FRACTION_BITS = 10
@@ -25,7 +26,7 @@ _BEFORE_LEAST = (int(np.array(LEAST_LEAD).view(np.int64)) >> _SHIFT) - 1
 LAST_CODE = (int(np.array(1.0).view(np.int64)) >> _SHIFT) - _BEFORE_LEAST
 
 #: States that are worked on together.
-SMALL_TILE = 32
+SMALL_TILE = 64
 
 Codes = NDArray[np.uint16]  # (n, A, kept) of the leads over each action in n states, for some Q^k
 Slabs = NDArray[np.int64]  # (slots,) the slab of each slot (`columns.py`)
@@ -63,22 +64,22 @@ def code_of(lead: float) -> int:
 
 @numba.njit(nogil=True)
 def take_rows(
-    tile: States, dynamics: Dynamics, step: RowStep, V: Any, before: Slabs, slots: Slabs, X: Any
+    states: States, n: int, dynamics: Dynamics, step: RowStep, V: Any, before: Slabs, slots: Slabs, X: Any
 ) -> None:
-    """X (A, n, width) ← the values of executing each action in the n states, from the slabs `before` of V (slabs, S, columns).
+    """X (A, n, width) ← the values of executing each action in the first n states, from the slabs `before` of V (slabs, S, columns).
 
     They lie in the slabs `slots` already if `step.is_filled`.
     """
     for a in range(len(X)):
         if step.is_filled:
             source, target = V[slots[a]], X[a]
-            for i in range(len(tile)):
-                s = np.uint64(tile[i])
+            for i in range(n):
+                s = np.uint64(states[i])
                 for j in range(X.shape[2]):
                     target[i, j] = source[s, j]
         else:
             source = V[before[a if len(before) > 1 else 0]]
-            back_up_floats(tile, a, True, True, dynamics, step.factors, step.is_last, 0.0, source, X[a])
+            back_up_floats(states, n, a, True, True, dynamics, step.factors, step.is_last, 0.0, source, X[a])
 
 
 @numba.njit(nogil=True)
@@ -116,7 +117,7 @@ def lead_step(
     code, bits = found.ravel(), lead.view(np.int64)
     for start in range(first, last, SMALL_TILE):
         tile = states[start : min(start + SMALL_TILE, last)]
-        take_rows(tile, dynamics, step, V, before, slots, X)
+        take_rows(states[start : start + SMALL_TILE + AHEAD], len(tile), dynamics, step, V, before, slots, X)
         best[:] = rows[0]
         for a in range(1, A):
             row = rows[a]
@@ -163,7 +164,7 @@ def worst_step(
         flat_limits[q] = limits[q % width]
     for start in range(first, last, SMALL_TILE):
         tile = states[start : min(start + SMALL_TILE, last)]
-        take_rows(tile, dynamics, step, V, before, slots, X)
+        take_rows(states[start : start + SMALL_TILE + AHEAD], len(tile), dynamics, step, V, before, slots, X)
         worst[:] = np.inf
         for a in range(A):
             row = rows[a]

@@ -15,6 +15,7 @@ from sqirl.analysis.backup import TILE, Flags, Floats, Prints, Row, States, Step
 from sqirl.analysis.columns import BASE, OPTIMAL, Columns, Layer, Slots
 from sqirl.analysis.dynamics import Dynamics, Weights
 from sqirl.analysis.fingerprint import plus, times
+from sqirl.analysis.prefetch import AHEAD
 from sqirl.analysis.values import Values, Weight, as_float, mark_column, mix, new_values, shrink, take_mean
 
 
@@ -183,7 +184,7 @@ def reduce(
     gaps, num_open = np.full(num_kept, np.inf), 0
     for first in range(0, len(states), TILE):
         block = states[first : first + TILE]
-        fill_tile(block, dynamics, weights, step, layer, before, slots, tile)
+        fill_tile(states[first : first + TILE + AHEAD], len(block), dynamics, weights, step, layer, before, slots, tile)
         num_open += reduce_tile(
             block, tile, num_slots, kept, columns.random_base, weights, step, first_best, gaps
         )  # fmt: skip
@@ -202,7 +203,7 @@ def look_at_row(
     A, width = dynamics.rewards.shape[1], layer.V.shape[2]
     tile = new_tile(layer, A)
     lead, is_greedy = np.empty((A, 1)), np.empty((A, 1), np.bool_)
-    fill_tile(np.array([s], np.int32), dynamics, weights, step, layer, slots, slots, tile)
+    fill_tile(np.array([s], np.int32), 1, dynamics, weights, step, layer, slots, slots, tile)
     W, WF = new_values(tile.V, 1, 1), np.empty(1, np.uint64)
     num_open = mark_column(tile.V, tile.F, q, width, 1, step.precision, lead, is_greedy, W[0], WF)
     values = np.array([as_float(tile.V, a * width + q, 0, step.precision.unit) for a in range(A)])
