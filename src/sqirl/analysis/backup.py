@@ -111,10 +111,10 @@ Combine: TypeAlias = Callable[..., None]
 def backup_of(combine: Combine) -> Callable[..., None]:
     """The Bellman backup: into[s] ← r(s, a) + γ E[after[s']] at all the states, in the numbers of `combine`.
 
-    back_up(states, num_states, a, compact, hint, dynamics, factors, is_last, before, after, into): `before` is what a sum or a minimum over
-    the outcomes starts from. The values of states[i] go to index i of `into` if `compact`, else to index states[i]. `after` and
-    `into` are (states, columns). With `hint`, all numbers of the next states, from `after` on, are brought into the cache early. Only
-    the first `num_states` of the states are worked on; those after them are the next to come, for the hint.
+    back_up(states, num_states, a, compact, hint, dynamics, factors, is_last, before, after, into): `before` is what a sum or a
+    minimum over the outcomes starts from. The values of states[i] go to index i of `into` if `compact`, else to index states[i].
+    `after` and `into` are (states, columns). With `hint`, all numbers of the next states, from `after` on, are brought into the
+    cache early. Only the first `num_states` of the states are worked on; those after them are the next to come, for the hint.
     """
 
     @numba.njit(nogil=True)
@@ -231,17 +231,23 @@ def fill(
                 back_up_values(
                     tile, num_states, a, False, True, dynamics, weights, is_last, places, scratch, V[here], V[there]
                 )
-                back_up_floats(
-                    tile, num_states, a, False, False, dynamics, floats, is_last, 0.0, G[here], G[there]
-                )
+                back_up_floats(tile, num_states, a, False, False, dynamics, floats, is_last, 0.0, G[here], G[there])
             if moved.prints:
                 here, there = source.prints[a], target.prints[a]
                 back_up_prints(
-                    tile, num_states, a, False, not moved.values, dynamics, prints, is_last, np.uint64(0), F[here], F[there]
+                    tile,
+                    num_states,
+                    a,
+                    False,
+                    not moved.values,
+                    dynamics,
+                    prints,
+                    is_last,
+                    np.uint64(0),
+                    F[here],
+                    F[there],
                 )
-                back_up_margins(
-                    tile, num_states, a, False, False, dynamics, floats, is_last, np.inf, D[here], D[there]
-                )
+                back_up_margins(tile, num_states, a, False, False, dynamics, floats, is_last, np.inf, D[here], D[there])
 
 
 @numba.njit(inline="always")
@@ -308,8 +314,28 @@ def fill_tile(
             states, num_states, a, True, False, dynamics, floats, is_last, 0.0, G[ours], by_state(XG, a, G.shape[2])
         )
         back_up_prints(
-            states, num_states, a, True, False, dynamics, prints, is_last, np.uint64(0), F[theirs], by_state(XF, a, F.shape[2])
+            states,
+            num_states,
+            a,
+            True,
+            False,
+            dynamics,
+            prints,
+            is_last,
+            np.uint64(0),
+            F[theirs],
+            by_state(XF, a, F.shape[2]),
         )
         back_up_margins(
-            states, num_states, a, True, False, dynamics, floats, is_last, np.inf, D[theirs], by_state(XD, a, D.shape[2])
+            states,
+            num_states,
+            a,
+            True,
+            False,
+            dynamics,
+            floats,
+            is_last,
+            np.inf,
+            D[theirs],
+            by_state(XD, a, D.shape[2]),
         )

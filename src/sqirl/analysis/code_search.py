@@ -24,7 +24,9 @@ class Bracket:
     k: int
     good: int = -1
     bad: int = LAST_CODE + 1
-    surplus: float | None = None  # how much more they earn than is enough, with the code `good`; None where it is not known
+    surplus: float | None = (
+        None  # how much more they earn than is enough, with the code `good`; None where it is not known
+    )
     lack: float | None = None  # how much less, with the code `bad`
     is_bent: bool = False  # was the crossing of a straight line far off the last time?
 

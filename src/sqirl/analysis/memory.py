@@ -34,7 +34,9 @@ class Buffer:
         if num_words > len(self._words):
             self._words = np.empty(0, np.uint64)  # given back before more is taken
             words = np.empty(num_words + LINE // ITEM_BYTES, np.uint64)
-            first = -words.ctypes.data % LINE // ITEM_BYTES  # so that a row of a line's length is in one line of the cache
+            first = (
+                -words.ctypes.data % LINE // ITEM_BYTES
+            )  # so that a row of a line's length is in one line of the cache
             self._words = words[first : first + num_words]
         return self._words[:num_words]
 

@@ -5,8 +5,8 @@ compared with the slack is this *lead*, less its rounding error. So no action th
 is never above the true one by more than rounding.
 
 **Two kinds of passes.** One computes Q^1..Q^K and keeps the leads of all reachable times, states and actions. The others read
-them: a pass looks at several slacks, and computes no Q any more. What is kept is a code of 2 bytes (`near_greedy_steps.py`), which
-tells leads apart that differ by 0.1 %. Where n steps remain, Q^k is Q^n for all k ≥ n, and these leads are kept once.
+them: a pass looks at several slacks, and computes no Q any more. What is kept is a code of 2 bytes (`near_greedy_steps.py`),
+which tells leads apart that differ by 0.1 %. Where n steps remain, Q^k is Q^n for all k ≥ n, and these leads are kept once.
 
 If memory does not suffice to keep the leads, every pass computes them again, one time step after the other.
 """
@@ -81,7 +81,7 @@ class NearGreedy:
         known = self._plan
         if known and self._kept and known.first_k <= first_k and last_k <= known.last_k:
             return last_k
-        limit = self._exactness.memory
+        limit = self._limit
         plans = (self._planned(first_k, k, limit, is_kept=True) for k in range(last_k, first_k - 1, -1))
         plan = next((plan for plan in plans if plan), None) or self._planned(first_k, last_k, limit, is_kept=False)
         assert plan is not None  # a backward pass for last_k takes more memory (`fits_in_memory`)
@@ -92,6 +92,11 @@ class NearGreedy:
     def forget(self) -> None:
         """Something else is written to the memory."""
         self._plan, self._kept = None, []
+
+    @property
+    def _limit(self) -> float:
+        """The bytes that a pass may take."""
+        return self._exactness.memory
 
     @property
     def num_columns(self) -> int:

@@ -66,9 +66,9 @@ def code_of(lead: float) -> int:
 def take_rows(
     states: States, n: int, dynamics: Dynamics, step: RowStep, V: Any, before: Slabs, slots: Slabs, X: Any
 ) -> None:
-    """X (A, n, width) ← the values of executing each action in the first n states, from the slabs `before` of V (slabs, S, columns).
+    """X (A, n, width) ← the values of executing each action in the first n states, from the slabs `before` of V.
 
-    They lie in the slabs `slots` already if `step.is_filled`.
+    V is (slabs, S, columns). They lie in the slabs `slots` already if `step.is_filled`.
     """
     for a in range(len(X)):
         if step.is_filled:

@@ -8,10 +8,10 @@ best earns at least J* - ε (J* - J_random). J* is the optimal return and J_rand
 SQIRL whose regression errs by at most Δ/2 takes only such actions. So the proof of Theorem 3.6 of the paper goes through with
 Δ_{k,ε} in the place of Δ_k, and gives a policy that loses at most ε (J* - J_random).
 
-The return of the worst such policy falls with Δ. `near_greedy.py` computes it, for a few Δ in one pass. Δ is a whole number there,
-a *code*, which is one more for each 0.1 % of Δ; `code_search.py` looks for the last code that is good enough. The first k that have
-one bound H̄_ε from above, and the k that matter, because H̄_k ≥ k. For each other k a single return says whether it is better: that
-for the least code whose horizon is better than the best one known. Most k are out after this.
+The return of the worst such policy falls with Δ. `near_greedy.py` computes it, for a few Δ in one pass. Δ is a whole number
+there, a *code*, which is one more for each 0.1 % of Δ; `code_search.py` looks for the last code that is good enough. The first k
+that have one bound H̄_ε from above, and the k that matter, because H̄_k ≥ k. For each other k a single return says whether it is
+better: that for the least code whose horizon is better than the best one known. Most k are out after this.
 """
 
 from __future__ import annotations
