@@ -21,6 +21,9 @@ from sqirl.analysis.reduction import Marks, new_marks
 from sqirl.mdp.reach import ReachableSets
 from sqirl.mdp.tabular import TabularMDP
 
+#: A pass over the last steps finds the greedy actions of so many k at least.
+FIRST_WINDOWS = 5
+
 #: Q* alone; no Q^k is kept. The random policy's values come with every pass.
 _OPTIMAL_ALONE = Columns(1, 2, False)
 
@@ -79,7 +82,7 @@ class WindowSearch:
             sizes = Sizes.of(_OPTIMAL_ALONE, words, storages(self._mdp, words)[0])
             if sizes.num_bytes(self._mdp) > self._exactness.memory:
                 return None
-            self._elsewhere = self._by_passes(min(2 * k, self._horizon))
+            self._elsewhere = self._by_passes(min(max(2 * k, FIRST_WINDOWS), self._horizon))
         return self._elsewhere[k - 1]
 
     def _by_passes(self, last_k: int) -> list[Marks]:
