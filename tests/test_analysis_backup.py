@@ -78,7 +78,7 @@ def visited_from(exact: ExactMDP, node: Node, allowed: dict[Node, list[int]]) ->
 
 
 def assert_values(example: Example, level: int, num_k: int = 3) -> None:
-    exact, columns = example.exact, Columns(num_k, 1, True, True)
+    exact, columns = example.exact, Columns(num_k, 1, True)
     best = {node: max(row) for node, row in exact.q_star.items()}
     random = exact.solve(lambda row: sum(row) / len(row))[1]
     worst = exact.solve(min)[1]
@@ -96,7 +96,7 @@ def assert_values(example: Example, level: int, num_k: int = 3) -> None:
 
 
 def assert_margins(example: Example, num_k: int = 3) -> None:
-    exact, columns = example.exact, Columns(num_k, 1, True, False)
+    exact, columns = example.exact, Columns(num_k, 1, False)
     optimal = exact.greedy(exact.q_star)
     for t, _, _, D in layers_of(example, columns):
         for state in exact.reachable[t]:

@@ -9,7 +9,6 @@ from sqirl.analysis import memory, parallel
 from sqirl.analysis.backward import Exactness, Layers, backward_pass, fits_in_memory
 from sqirl.analysis.columns import Columns, Places, Sizes, Storage, num_slots, storages
 from sqirl.analysis.memory import Buffer, NotEnoughMemory, least_bytes, most_bytes, split
-from sqirl.analysis.near_greedy import near_greedy_returns
 from sqirl.analysis.witness import Decision, decode_witness, encode_witness
 from sqirl.mdp.reach import reachable_sets
 from strategies import random_tables
@@ -20,7 +19,7 @@ ALL = [(0.0, Storage.TWO_LAYERS), (0.25, Storage.TWO_LAYERS), (0.25, Storage.ONE
 @pytest.mark.parametrize("num_words", [0, 4])
 @pytest.mark.parametrize(("stickiness", "storage"), ALL)
 def test_the_memory_of_a_pass_is_that_of_its_arrays(stickiness: float, storage: Storage, num_words: int) -> None:
-    mdp, columns = random_tables(0, 20, 3, 5).sticky(stickiness), Columns(4, 2, True, True)
+    mdp, columns = random_tables(0, 20, 3, 5).sticky(stickiness), Columns(4, 2, True)
     if num_words and storage is Storage.HALVES:
         assert storage not in storages(mdp, num_words)  # the halves would be of very different sizes
         return
@@ -38,7 +37,7 @@ def test_the_memory_of_a_pass_is_that_of_its_arrays(stickiness: float, storage: 
 @pytest.mark.parametrize(("stickiness", "storage"), ALL)
 def test_all_numbers_have_places_of_their_own(stickiness: float, storage: Storage) -> None:
     mdp = random_tables(0, 20, 3, 5).sticky(stickiness)
-    sizes = Sizes.of(Columns(4, 2, True, True), 0, storage)
+    sizes = Sizes.of(Columns(4, 2, True), 0, storage)
     words = np.zeros(sizes.num_bytes(mdp) // 8, np.uint64)
     layer, slots = sizes.layer_in(mdp, words), Places(mdp, sizes).slots
     for array, slabs in zip(layer, (slots.values, slots.prints, slots.values, slots.prints), strict=True):
@@ -51,7 +50,7 @@ def test_all_numbers_have_places_of_their_own(stickiness: float, storage: Storag
 def test_no_slot_is_overwritten_before_it_is_read(stickiness: float, storage: Storage) -> None:
     """Action after action, X goes to a slab whose numbers are not needed any more."""
     mdp = random_tables(0, 20, 3, 5).sticky(stickiness)
-    sizes = Sizes.of(Columns(4, 2, True, True), 0, storage)
+    sizes = Sizes.of(Columns(4, 2, True), 0, storage)
     places = Places(mdp, sizes)
     for _ in range(9):
         for moved in sizes.moves:
@@ -72,7 +71,7 @@ def test_no_slot_is_overwritten_before_it_is_read(stickiness: float, storage: St
 @pytest.mark.parametrize("storage", Storage)
 def test_all_ways_of_storage_find_the_same(storage: Storage) -> None:
     mdp = random_tables(2, 300, 3, 6, signed=True).sticky(0.25)
-    columns, sets = Columns(4, 1, True, True), reachable_sets(mdp, 6)
+    columns, sets = Columns(4, 1, True), reachable_sets(mdp, 6)
     found = []
     for way in (Storage.TWO_LAYERS, storage):
         layers = Layers(mdp, 6, columns, 0.9, Exactness(mdp), Sizes.of(columns, 0, way))
@@ -84,7 +83,7 @@ def test_all_ways_of_storage_find_the_same(storage: Storage) -> None:
 
 def test_a_pass_must_fit_into_a_share_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     mdp = random_tables(0, 20, 3, 5)
-    need = least_bytes(mdp, Columns(4, 4, True, True), 0)
+    need = least_bytes(mdp, Columns(4, 4, True), 0)
     for free, answer in ((need, False), (2 * need, True), (None, True)):
         monkeypatch.setattr(memory, "available_memory", lambda free=free: free)
         assert fits_in_memory(mdp, 4, Exactness(mdp)) is answer
@@ -93,7 +92,7 @@ def test_a_pass_must_fit_into_a_share_of_the_free_memory(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("stickiness", [0.0, 0.25])
 def test_several_passes_find_what_one_finds(stickiness: float) -> None:
     """With less memory there are more passes, each over fewer k, and the results are the same."""
-    mdp, columns = random_tables(3, 40, 3, 7).sticky(stickiness), Columns(5, 1, True, True)
+    mdp, columns = random_tables(3, 40, 3, 7).sticky(stickiness), Columns(5, 1, True)
     whole = backward_pass(mdp, 7, max_k=5)
     least = least_bytes(mdp, columns, 0)
     counts = set()
@@ -145,19 +144,6 @@ def test_later_passes_continue_the_first(seed: int) -> None:
         assert part.worst is None  # the pass from k = 1 on has it
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_returns_fall_with_the_slack(seed: int) -> None:
-    """With no slack they are those of greedy policies, with a slack of the whole range those of the worst policy."""
-    mdp = random_tables(seed, 40, 3, 7, signed=bool(seed % 2)).sticky(0.25)
-    greedy, sets = backward_pass(mdp, 7, max_k=3), reachable_sets(mdp, 7)
-    ladder = greedy.optimal * 7 * np.array([0.0, 1e-3, 0.05, 0.3, 10.0])
-    found = near_greedy_returns(mdp, 7, 3, np.tile(ladder, (3, 1)), discount=1.0, sets=sets)
-    assert found[:, 0] == pytest.approx(greedy.greedy) and (np.diff(found, axis=1) <= 1e-12).all()
-    assert found[:, -1] == pytest.approx(np.full(3, greedy.worst))
-    later = near_greedy_returns(mdp, 7, 3, np.tile(ladder, (2, 1)), discount=1.0, sets=sets)
-    assert later == pytest.approx(found[1:])
-
-
 @pytest.mark.parametrize("stickiness", [0.0, 0.25])
 def test_threads_find_what_one_thread_finds(stickiness: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With several blocks of states, X of an action may be overwritten only when all blocks have read it."""
@@ -165,7 +151,7 @@ def test_threads_find_what_one_thread_finds(stickiness: float, monkeypatch: pyte
     found = []
     for threads in (1, 2):
         monkeypatch.setattr(parallel.numba, "get_num_threads", lambda threads=threads: threads)
-        for limit in (None, least_bytes(mdp, Columns(3, 3, True, True), 0)):
+        for limit in (None, least_bytes(mdp, Columns(3, 3, True), 0)):
             result = backward_pass(mdp, 5, max_k=3, exactness=Exactness(mdp, memory=limit))
             found.append((result.optimal, result.worst, *result.greedy, *result.gaps, *result.wrong_decisions))
     assert found[0] == found[1] == found[2] == found[3]

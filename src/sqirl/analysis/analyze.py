@@ -27,13 +27,16 @@ from sqirl.analysis.backward import (
     look_at,
     return_range,
 )
-from sqirl.analysis.columns import Columns, Sizes, storages
+from sqirl.analysis.columns import Columns
 from sqirl.analysis.intervals import intervals_over_starts
 from sqirl.analysis.memory import most_bytes, split
+from sqirl.analysis.near_greedy import COLUMNS
 from sqirl.analysis.progress import SILENT, AnalysisProgress, Meter
+from sqirl.analysis.reduction import Marks, bytes_of_marks
 from sqirl.analysis.result import Analysis, Bounds, TolerantHorizon, Witness
 from sqirl.analysis.rounding import relative_roundoff
-from sqirl.analysis.tolerance import COLUMNS, TOLERANCES, ToleranceSearch
+from sqirl.analysis.tolerance import FIRST_KS, TOLERANCES, ToleranceSearch
+from sqirl.analysis.window import WindowSearch
 from sqirl.analysis.witness import Decision
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.reach import ReachableSets, check_horizon, count_reachable, path_to, reachable_sets
@@ -43,12 +46,8 @@ from sqirl.mdp.tabular import TabularMDP
 #: The search past `max_k` takes this many k in one pass. A pass computes all smaller Q^k again and keeps results of these k only.
 SEARCH_STRIDE = 16
 
-#: The planning window is looked for in these many k first, unless a pass over SEARCH_STRIDE of them takes less than SMALL bytes.
-FIRST_WINDOWS = 5
-SMALL = 256e6
-
 #: How many passes the search for an effective horizon within a tolerance takes, more or less. It is only used for progress.
-EXPECTED_LADDERS = 4
+EXPECTED_PASSES = 5
 
 #: Powers of a smaller discount are no numbers that a float can hold.
 LEAST_DISCOUNT = 1e-6
@@ -71,31 +70,26 @@ class _AnalysisInput:
     search_k: int  # the last k to look at
     exactness: Exactness
     meter: Meter
+    optimal: list[Marks]  # the optimal actions by time, once the first pass has found them
 
     @cached_property
     def return_range(self) -> tuple[float, float]:
         return return_range(self.mdp, self.horizon, discount=self.discount, sets=self.sets)
 
     def backward_pass(
-        self, last_k: int, first_k: int, *, random_base: bool = True, with_returns: bool = True
+        self, last_k: int, first_k: int, *, with_returns: bool = True, optimal: list[Marks] | None = None
     ) -> BackwardPass:
         """The pass over Q^1..Q^last_k that keeps what it finds for those from `first_k` on."""
         return backward_pass(
-            self.mdp, self.horizon, max_k=last_k, first_k=first_k, random_base=random_base, with_returns=with_returns,
+            self.mdp, self.horizon, max_k=last_k, first_k=first_k, with_returns=with_returns, optimal=optimal,
             discount=self.discount, sets=self.sets, exactness=self.exactness, meter=self.meter,
         )  # fmt: skip
 
-    def passes(
-        self, first_pass: int, *, random_base: bool = True, with_returns: bool = True
-    ) -> Iterator[tuple[int, int, BackwardPass]]:
+    def passes(self, first_pass: int) -> Iterator[tuple[int, int, BackwardPass]]:
         """(first k, last k, pass): first over k = 1..first_pass, then over later k as long as memory allows."""
         first_k, last_k = 1, min(first_pass, self.search_k)
         while True:
-            yield (
-                first_k,
-                last_k,
-                self.backward_pass(last_k, first_k, random_base=random_base, with_returns=with_returns),
-            )
+            yield first_k, last_k, self.backward_pass(last_k, first_k, optimal=self.optimal if first_k == 1 else None)
             first_k, last_k = last_k + 1, min(last_k + min(last_k, SEARCH_STRIDE), self.search_k)
             if first_k > self.search_k or not fits_in_memory(self.mdp, last_k, self.exactness):
                 return
@@ -209,7 +203,9 @@ def planning_window(
 
     None if the search stopped before it was found, at `search_k` or because memory is short.
     """
-    return _planning_window(_prepare(mdp, horizon, 1, search_k, discount))
+    given = _prepare(mdp, horizon, 1, search_k, discount)
+    given.backward_pass(1, 1, with_returns=False, optimal=given.optimal)
+    return _planning_window(given)
 
 
 def witness(mdp: TabularMDP, k: int, *, horizon: int | None = None, discount: float = 1.0) -> Witness | None:
@@ -240,9 +236,10 @@ def _prepare(
             "the MDP has one action only; there is nothing to choose, and the effective horizon needs A ≥ 2"
         )
     last_k = horizon if search_k is None else min(max(search_k, max_k), horizon)
-    return _AnalysisInput(
-        mdp, horizon, discount, reachable_sets(mdp, horizon), last_k, Exactness(mdp, memory=memory), meter
-    )
+    sets = reachable_sets(mdp, horizon)
+    reserved = bytes_of_marks(mdp.num_actions) * (mdp.num_states + sum(map(sets.count, range(horizon))))
+    exactness = Exactness(mdp, memory=memory, reserved=reserved)
+    return _AnalysisInput(mdp, horizon, discount, sets, last_k, exactness, meter, [])
 
 
 def _search(given: _AnalysisInput, max_k: int) -> tuple[list[BackwardPass], bool]:
@@ -266,24 +263,21 @@ def _search(given: _AnalysisInput, max_k: int) -> tuple[list[BackwardPass], bool
 
 def _announce(given: _AnalysisInput, max_k: int) -> None:
     """Say how much memory the passes over Q^1..Q^max_k will take, or refuse, and estimate the work of the whole analysis."""
-    mdp, columns = given.mdp, Columns(max_k, 1, True, True)
+    mdp, columns = given.mdp, Columns(max_k, 1, True)
     parts = split(mdp, columns, given.exactness.num_words, given.exactness.memory)
     given.meter.num_bytes = most_bytes(mdp, parts)
     rows = mdp.num_actions * sum(map(given.sets.count, range(given.horizon)))
     given.meter.expect(rows * sum(part.work for part, _ in parts))
-    given.meter.expect(rows * (columns._replace(with_returns=False).work + EXPECTED_LADDERS * COLUMNS))
+    given.meter.expect(rows * (FIRST_KS + EXPECTED_PASSES * COLUMNS))
     given.meter.enter(f"Q^1..Q^{max_k}" + f" in {len(parts)} passes" * (len(parts) > 1))
 
 
 def _planning_window(given: _AnalysisInput) -> int | None:
-    columns = Columns(min(SEARCH_STRIDE, given.search_k), 1, False, False)
-    num_words = given.exactness.num_words
-    is_small = Sizes.of(columns, num_words, storages(given.mdp, num_words)[0]).num_bytes(given.mdp) < SMALL
-    first_pass = SEARCH_STRIDE if is_small else FIRST_WINDOWS
-    for first_k, _, result in given.passes(first_pass, random_base=False, with_returns=False):
-        if result.solvable.any():  # true for k = T at the latest, where Q^T = Q*
-            return first_k + int(np.argmax(result.solvable))
-    return None
+    search = WindowSearch(
+        given.mdp, given.horizon, discount=given.discount, sets=given.sets, exactness=given.exactness,
+        optimal=given.optimal, meter=given.meter,
+    )  # fmt: skip
+    return search.find(given.search_k)
 
 
 def _witness(given: _AnalysisInput, k: int, decision: Decision | None) -> Witness | None:

@@ -111,18 +111,19 @@ Combine: TypeAlias = Callable[..., None]
 def backup_of(combine: Combine) -> Callable[..., None]:
     """The Bellman backup: into[s] ← r(s, a) + γ E[after[s']] at all the states, in the numbers of `combine`.
 
-    back_up(states, a, compact, hint, dynamics, factors, is_last, before, after, into): `before` is what a sum or a minimum over
-    the outcomes starts from. The values of states[i] go to index i of `into` if `compact`, else to index states[i]. `after` and
-    `into` are (states, columns). With `hint`, all numbers of the next states, from `after` on, are brought into the cache early.
+    back_up(states, num_states, a, compact, hint, dynamics, factors, is_last, before, after, into): `before` is what a sum or a
+    minimum over the outcomes starts from. The values of states[i] go to index i of `into` if `compact`, else to index states[i].
+    `after` and `into` are (states, columns). With `hint`, all numbers of the next states, from `after` on, are brought into the
+    cache early. Only the first `num_states` of the states are worked on; those after them are the next to come, for the hint.
     """
 
     @numba.njit(nogil=True)
-    def back_up(states, a, compact, hint, dynamics, factors, is_last, before, after, into):
+    def back_up(states, num_states, a, compact, hint, dynamics, factors, is_last, before, after, into):
         transitions, rewards, indptr = dynamics.transitions, dynamics.rewards, dynamics.indptr
         next_states, outcome_rewards, A = dynamics.next_states, dynamics.outcome_rewards, dynamics.rewards.shape[1]
         discount, probabilities, is_discounted, places, scratch = factors
         start, stride = after.ctypes.data, after.strides[0]
-        for i in range(len(states)):
+        for i in range(num_states):
             s = np.uint64(states[i])
             at = np.uint64(i) if compact else s
             if dynamics.form.ndim == 2:  # a deterministic table
@@ -130,6 +131,7 @@ def backup_of(combine: Combine) -> Callable[..., None]:
                     later = transitions[np.uint64(states[min(i + AHEAD, len(states) - 1)]), a]
                     for byte in range(0, stride, LINE):
                         prefetch(np.uint64(start + later * stride + byte))  # type: ignore[call-arg]
+                    prefetch(np.uint64(start + later * stride + stride - 1))  # type: ignore[call-arg]
                 n = transitions[s, a]
                 combine(
                     into, at, after, np.uint64(n), n >= 0 and not is_last, rewards[s, a], -1, discount, probabilities,
@@ -188,21 +190,21 @@ back_up_words, back_up_margins = backup_of(add_words), backup_of(lower_margins)
 
 
 def back_up_values(
-    states: States, a: int, compact: bool, hint: bool, dynamics: Dynamics, weights: Weights, is_last: bool, places: int,
-    scratch: Prints, V: Values, X: Values,
+    states: States, num_states: int, a: int, compact: bool, hint: bool, dynamics: Dynamics, weights: Weights,
+    is_last: bool, places: int, scratch: Prints, V: Values, X: Values,
 ) -> None:  # fmt: skip
     """The backup of values, in the kind of numbers that they are."""
 
 
 @overload(back_up_values)
-def _back_up_values(states, a, compact, hint, dynamics, weights, is_last, places, scratch, V, X):
-    def floats(states, a, compact, hint, dynamics, weights, is_last, places, scratch, V, X):
+def _back_up_values(states, num_states, a, compact, hint, dynamics, weights, is_last, places, scratch, V, X):
+    def floats(states, num_states, a, compact, hint, dynamics, weights, is_last, places, scratch, V, X):
         factors = Factors(weights.discount.value, weights.probabilities, True, 0, scratch)
-        back_up_floats(states, a, compact, hint, dynamics, factors, is_last, 0.0, V, X)
+        back_up_floats(states, num_states, a, compact, hint, dynamics, factors, is_last, 0.0, V, X)
 
-    def words(states, a, compact, hint, dynamics, weights, is_last, places, scratch, V, X):
+    def words(states, num_states, a, compact, hint, dynamics, weights, is_last, places, scratch, V, X):
         factors = Factors(weights.discount.words, weights.words, True, places, scratch)
-        back_up_words(states, a, compact, hint, dynamics, factors, is_last, 0, V, X)
+        back_up_words(states, num_states, a, compact, hint, dynamics, factors, is_last, 0, V, X)
 
     return words if V.dtype == numba.uint64 else floats
 
@@ -223,17 +225,29 @@ def fill(
     V, F, G, D = layer
     for a in range(actions.first, actions.last):
         for first in range(0, len(states), TILE):
-            tile = states[first : first + TILE]
+            tile, num_states = states[first : first + TILE + AHEAD], min(TILE, len(states) - first)
             if moved.values:
                 here, there = source.values[a], target.values[a]
-                back_up_values(tile, a, False, True, dynamics, weights, is_last, places, scratch, V[here], V[there])
-                back_up_floats(tile, a, False, False, dynamics, floats, is_last, 0.0, G[here], G[there])
+                back_up_values(
+                    tile, num_states, a, False, True, dynamics, weights, is_last, places, scratch, V[here], V[there]
+                )
+                back_up_floats(tile, num_states, a, False, False, dynamics, floats, is_last, 0.0, G[here], G[there])
             if moved.prints:
                 here, there = source.prints[a], target.prints[a]
                 back_up_prints(
-                    tile, a, False, not moved.values, dynamics, prints, is_last, np.uint64(0), F[here], F[there]
+                    tile,
+                    num_states,
+                    a,
+                    False,
+                    not moved.values,
+                    dynamics,
+                    prints,
+                    is_last,
+                    np.uint64(0),
+                    F[here],
+                    F[there],
                 )
-                back_up_margins(tile, a, False, False, dynamics, floats, is_last, np.inf, D[here], D[there])
+                back_up_margins(tile, num_states, a, False, False, dynamics, floats, is_last, np.inf, D[here], D[there])
 
 
 @numba.njit(inline="always")
@@ -273,16 +287,16 @@ def store(states: States, tile: Any, slabs: NDArray[np.int64], array: Any) -> No
 
 @numba.njit(nogil=True)
 def fill_tile(
-    states: States, dynamics: Dynamics, weights: Weights, step: Step, layer: Layer, before: Slots, slots: Slots,
+    states: States, num_states: int, dynamics: Dynamics, weights: Weights, step: Step, layer: Layer, before: Slots, slots: Slots,
     tile: Tile,
 ) -> None:  # fmt: skip
-    """X of the states into the tile: from `slots` if it is there already, else it is computed from the slots `before`."""
+    """X of the first states into the tile: from `slots` if it is there already, else it is computed from the slots `before`."""
     V, F, G, D = layer
     if step.is_filled:
-        load(states, V, slots.values, tile.V)
-        load(states, F, slots.prints, tile.F)
-        load(states, G, slots.values, tile.G)
-        load(states, D, slots.prints, tile.D)
+        load(states[:num_states], V, slots.values, tile.V)
+        load(states[:num_states], F, slots.prints, tile.F)
+        load(states[:num_states], G, slots.values, tile.G)
+        load(states[:num_states], D, slots.prints, tile.D)
         return
     gamma, is_last = weights.discount, step.is_last
     scratch = np.empty((2, len(weights.one.words) - 1), np.uint64)
@@ -293,13 +307,35 @@ def fill_tile(
         slot = a if len(before.values) > 1 else 0
         ours, theirs = before.values[slot], before.prints[slot]
         back_up_values(
-            states, a, True, True, dynamics, weights, is_last, step.precision.places, scratch, V[ours],
+            states, num_states, a, True, True, dynamics, weights, is_last, step.precision.places, scratch, V[ours],
             by_state(XV, a, V.shape[2]),
         )  # fmt: skip
-        back_up_floats(states, a, True, False, dynamics, floats, is_last, 0.0, G[ours], by_state(XG, a, G.shape[2]))
+        back_up_floats(
+            states, num_states, a, True, False, dynamics, floats, is_last, 0.0, G[ours], by_state(XG, a, G.shape[2])
+        )
         back_up_prints(
-            states, a, True, False, dynamics, prints, is_last, np.uint64(0), F[theirs], by_state(XF, a, F.shape[2])
+            states,
+            num_states,
+            a,
+            True,
+            False,
+            dynamics,
+            prints,
+            is_last,
+            np.uint64(0),
+            F[theirs],
+            by_state(XF, a, F.shape[2]),
         )
         back_up_margins(
-            states, a, True, False, dynamics, floats, is_last, np.inf, D[theirs], by_state(XD, a, D.shape[2])
+            states,
+            num_states,
+            a,
+            True,
+            False,
+            dynamics,
+            floats,
+            is_last,
+            np.inf,
+            D[theirs],
+            by_state(XD, a, D.shape[2]),
         )

@@ -14,27 +14,28 @@ from sqirl.analysis.memory import Buffer, least_bytes, memory_limit, split
 from sqirl.analysis.parallel import in_threads, is_one_block
 from sqirl.analysis.probabilities import ExactProbabilities, exact_probabilities
 from sqirl.analysis.progress import SILENT, Meter
-from sqirl.analysis.reduction import look_at_row, reduce, values_at
+from sqirl.analysis.reduction import Marks, look_at_row, new_marks, reduce, values_at
 from sqirl.analysis.rounding import LEVELS, Rounding
 from sqirl.analysis.sweeps import MAXIMUM, range_step, value_step
 from sqirl.analysis.witness import Decision, decode_witness, encode_witness
 from sqirl.mdp.reach import ReachableSets, reachable_sets
 from sqirl.mdp.tabular import TabularMDP
 
-_NOT_ASKED = np.empty(0, np.int16)
+_NOT_ASKED = np.empty((0, 0), np.uint8)
 
 
 class Exactness:
     """The numbers that the passes of one analysis are computed in, and whether they have decided everything so far.
 
-    `memory` is the number of bytes that a pass may take; None for a share of what is free.
+    `memory` is the number of bytes that a pass may take; None for a share of what is free. `reserved` of
+    them are for what the analysis keeps besides.
     """
 
-    def __init__(self, mdp: TabularMDP, *, memory: float | None = None) -> None:
+    def __init__(self, mdp: TabularMDP, *, memory: float | None = None, reserved: int = 0) -> None:
         self.probabilities: ExactProbabilities = exact_probabilities(mdp.outcomes)
         self.level = 0  # of LEVELS
         self.is_exact = True
-        self._memory = memory
+        self._memory, self._reserved = memory, reserved
         self.buffer = Buffer()
 
     @property
@@ -44,7 +45,8 @@ class Exactness:
     @property
     def memory(self) -> float:
         """The bytes that a pass may take."""
-        return memory_limit(self.buffer.num_bytes) if self._memory is None else self._memory
+        limit = memory_limit(self.buffer.num_bytes) if self._memory is None else self._memory
+        return limit - self._reserved
 
     def raise_level(self, mdp: TabularMDP, columns: Columns) -> bool:
         """Take numbers with more digits, if there are such and memory suffices; else note that a comparison stays open."""
@@ -83,24 +85,26 @@ def backward_pass(
     *,
     max_k: int,
     first_k: int = 1,
-    random_base: bool = True,
     with_returns: bool = True,
     discount: float = 1.0,
     sets: ReachableSets | None = None,
     exactness: Exactness | None = None,
+    optimal: list[Marks] | None = None,
     meter: Meter = SILENT,
 ) -> BackwardPass:
     """V*, the worst and the random return, and Q^1..Q^max_k with the returns of their greedy policies, in one pass.
 
-    With `random_base=False` the sequence starts from the rewards instead of the random policy's Q-function. The pass is
-    repeated with more digits until no comparison is open; `exactness` remembers the digits for the next pass.
+    The pass is repeated with more digits until no comparison is open; `exactness` remembers the digits for the next pass.
+    `optimal` ← the optimal actions at the reachable states of each time, by time (`reduction.mark`).
     """
-    columns = Columns(max_k, first_k, random_base, with_returns)
+    columns = Columns(max_k, first_k, with_returns)
     sets, exactness = sets or reachable_sets(mdp, horizon), exactness or Exactness(mdp)
     while True:
-        level, found = exactness.level, []
+        level = exactness.level
+        found: list[BackwardPass | None] = []
         for part, sizes in split(mdp, columns, exactness.num_words, exactness.memory):
-            found.append(_one_pass(mdp, horizon, part, sizes, discount, sets, exactness, meter))
+            marked = None if found else optimal
+            found.append(_one_pass(mdp, horizon, part, sizes, discount, sets, exactness, marked, meter))
             if exactness.level > level:  # what was found with fewer digits is not used
                 break
         else:
@@ -109,19 +113,23 @@ def backward_pass(
 
 def _one_pass(
     mdp: TabularMDP, horizon: int, columns: Columns, sizes: Sizes, discount: float, sets: ReachableSets,
-    exactness: Exactness, meter: Meter,
+    exactness: Exactness, optimal: list[Marks] | None, meter: Meter,
 ) -> BackwardPass | None:  # fmt: skip
     """A single pass; None if it was stopped because more digits are needed."""
     layers = Layers(mdp, horizon, columns, discount, exactness, sizes)
     gaps, tail_gap = np.full(columns.num_kept, np.inf), np.inf
+    marks, marked = _NOT_ASKED if optimal is None else new_marks(mdp), list[Marks]()
     for t in reversed(range(horizon)):
         states = sets.states(t)
-        gaps = np.minimum(gaps, layers.step_back(states, t))
+        gaps = np.minimum(gaps, layers.step_back(states, t, marks))
+        marked.append(marks[states] if len(marks) else marks)
         meter.advance(len(states) * mdp.num_actions * columns.work)
         if horizon - t <= columns.num_k:
             tail_gap = gaps[-1]
         if layers.num_open and exactness.is_exact and exactness.raise_level(mdp, columns):
             return None
+    if optimal is not None:
+        optimal[:] = reversed(marked)
     return layers.result(gaps, float(tail_gap))
 
 
@@ -146,7 +154,7 @@ def look_at(
 
     `backup.py` says what executing means where actions are sticky.
     """
-    remaining, columns = horizon - decision.t, Columns(k, k, True, False)
+    remaining, columns = horizon - decision.t, Columns(k, k, False)
     sets = reachable_sets(mdp, remaining, start=np.array([decision.state]))
     while True:
         [(_, sizes)] = split(mdp, columns, exactness.num_words, exactness.memory)
@@ -220,7 +228,7 @@ def return_range(mdp: TabularMDP, horizon: int, *, discount: float, sets: Reacha
 
 def fits_in_memory(mdp: TabularMDP, max_k: int, exactness: Exactness) -> bool:
     """Does a pass for Q^max_k fit into the memory that is free now?"""
-    return least_bytes(mdp, Columns(max_k, max_k, True, True), exactness.num_words) <= exactness.memory
+    return least_bytes(mdp, Columns(max_k, max_k, True), exactness.num_words) <= exactness.memory
 
 
 class Layers:
@@ -253,12 +261,10 @@ class Layers:
             first_witness=encode_witness(0, self.horizon - t, self.mdp.num_states),
         )
 
-    def step_back(
-        self, states: NDArray[np.int32], t: int, first_best: NDArray[np.int16] = _NOT_ASKED
-    ) -> NDArray[np.float64]:
+    def step_back(self, states: NDArray[np.int32], t: int, marks: Marks = _NOT_ASKED) -> NDArray[np.float64]:
         """Go from time t + 1 to time t at `states` (n,); (num_kept,) the least gap of each Q^k among them.
 
-        first_best[s] ← the first optimal action in each of the states.
+        marks[s] ← the optimal actions in each of the states.
         """
         step, before = self.step(t), self.slots
         for moved in self._sizes.moves:
@@ -266,7 +272,7 @@ class Layers:
             if step.is_filled:
                 fill_slots(states, moved, self.dynamics, self.weights, step, self.layer, source, target)
         found = in_threads(
-            reduce, states, self.dynamics, self.weights, self.columns, step, self.layer, before, self.slots, first_best
+            reduce, states, self.dynamics, self.weights, self.columns, step, self.layer, before, self.slots, marks
         )
         least, num_open = zip(*found, strict=True)
         self.num_open += sum(num_open)
@@ -303,7 +309,7 @@ def fill_slots(
 ) -> None:  # fmt: skip
     """X of all actions. One action after the other: each overwrites the slot of the one before."""
     num_actions = len(source.values)
-    at_once = is_one_block(states)
+    at_once = is_one_block(len(states))
     for actions in [Actions(0, num_actions)] if at_once else [Actions(a, a + 1) for a in range(num_actions)]:
         in_threads(
             lambda block, actions=actions: fill(

@@ -11,8 +11,7 @@ last. The backup computes column j of X from column j of V one step later. A row
 M_k = max_a Q^k is stored in the column of Q^{k+1}, because its backup is Q^{k+1}. This is the step of Q-value iteration (QVI)
 in Section 3 of the paper.
 
-The *base* is the start of the sequence. It is the value of the random policy, so that Q^1 is the random policy's Q-function.
-For the effective planning window it is 0 instead, so that Q^1 is the reward alone.
+The *base* is the start of the sequence: the value of the random policy, so that Q^1 is the random policy's Q-function.
 
 Returns of policies have arrays of their own, G, of floats: nothing is decided by them. Column i is that of the worst policy
 greedy on Q^k, k = first_k + i. The last column is the worst policy's; only the pass from k = 1 on has it.
@@ -49,7 +48,6 @@ class Columns(NamedTuple):
 
     num_k: int  # K
     first_k: int  # G_k, gaps and margins are kept for k = first_k..K
-    random_base: bool  # is Q^1 the random policy's Q-function (or the reward alone)?
     with_returns: bool  # are the returns of policies asked for?
 
     @property

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from sqirl.analysis.backward import Exactness, Layers
 from sqirl.analysis.columns import Columns
+from sqirl.analysis.reduction import new_marks
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.reach import check_horizon, reachable_sets
 from sqirl.mdp.tabular import END, TabularMDP
@@ -39,12 +40,12 @@ def _optimal_actions(mdp: TabularMDP, T: int) -> NDArray[np.int8]:
     Ties are decided exactly, as far as the digits of `rounding.py` reach.
     """
     sets, exactness = reachable_sets(mdp, T), Exactness(mdp)
-    best, first = np.empty((T, mdp.num_states), np.int8), np.empty(mdp.num_states, np.int16)
-    columns = Columns(1, 1, False, False)
+    best, marks = np.empty((T, mdp.num_states), np.int8), new_marks(mdp)
+    columns = Columns(1, 1, False)
     while True:
         layers = Layers(mdp, T, columns, 1.0, exactness)
         for t in reversed(range(T)):
-            layers.step_back(sets.states(t), t, first)
-            best[t] = first
+            layers.step_back(sets.states(t), t, marks)
+            best[t] = np.unpackbits(marks, axis=1, bitorder="little").argmax(axis=1)
         if not (layers.num_open and exactness.is_exact and exactness.raise_level(mdp, columns)):
             return best

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqirl.analysis.columns import ITEM_BYTES, Columns, Layer, Sizes, storages
+from sqirl.analysis.prefetch import LINE
 from sqirl.errors import SqirlError
 from sqirl.mdp.tabular import TabularMDP
 from sqirl.runtime.memory import available_memory
@@ -27,13 +29,20 @@ class Buffer:
     def num_bytes(self) -> int:
         return self._words.nbytes
 
-    def layer(self, mdp: TabularMDP, sizes: Sizes) -> Layer:
-        """The arrays of a pass, which are not filled yet. Those of the pass before must not be used any more."""
-        num_bytes = sizes.num_bytes(mdp)
-        if num_bytes > self.num_bytes:
+    def words(self, num_words: int) -> NDArray[np.uint64]:
+        """So many words, which are not filled yet. Those of the pass before must not be used any more."""
+        if num_words > len(self._words):
             self._words = np.empty(0, np.uint64)  # given back before more is taken
-            self._words = np.empty(num_bytes // ITEM_BYTES, np.uint64)
-        return sizes.layer_in(mdp, self._words)
+            words = np.empty(num_words + LINE // ITEM_BYTES, np.uint64)
+            first = (
+                -words.ctypes.data % LINE // ITEM_BYTES
+            )  # so that a row of a line's length is in one line of the cache
+            self._words = words[first : first + num_words]
+        return self._words[:num_words]
+
+    def layer(self, mdp: TabularMDP, sizes: Sizes) -> Layer:
+        """The arrays of a pass."""
+        return sizes.layer_in(mdp, self.words(sizes.num_bytes(mdp) // ITEM_BYTES))
 
 
 def memory_limit(held: int) -> float:

@@ -17,19 +17,24 @@ BLOCK = 1 << 14
 Result = TypeVar("Result")
 
 
-def is_one_block(states: NDArray[np.int32]) -> bool:
-    """Are these states worked on by one thread?"""
-    return numba.get_num_threads() == 1 or len(states) <= BLOCK // 8
+def is_one_block(num_states: int) -> bool:
+    """Are so many states worked on by one thread?"""
+    return numba.get_num_threads() == 1 or num_states <= BLOCK // 8
 
 
 def in_threads(work: Callable[..., Result], states: NDArray[np.int32], *arguments: object) -> list[Result]:
     """The results of `work(block, *arguments)` for all blocks of the `states` (n,)."""
-    if is_one_block(states):
-        return [work(states, *arguments)]
+    return in_ranges(lambda first, last: work(states[first:last], *arguments), len(states))
+
+
+def in_ranges(work: Callable[[int, int], Result], num_states: int) -> list[Result]:
+    """The results of `work(first, last)` for all blocks of 0..num_states-1; `last` is the number after the last of a block."""
+    if is_one_block(num_states):
+        return [work(0, num_states)]
     threads = numba.get_num_threads()
-    size = min(BLOCK, -(-len(states) // threads))
-    blocks = [states[first : first + size] for first in range(0, len(states), size)]
-    return list(_pool(threads).map(lambda block: work(block, *arguments), blocks))
+    size = min(BLOCK, -(-num_states // threads))
+    blocks = [(first, min(first + size, num_states)) for first in range(0, num_states, size)]
+    return list(_pool(threads).map(lambda block: work(*block), blocks))
 
 
 @cache

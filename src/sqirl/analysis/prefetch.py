@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 #: The states between the hint and the use of the numbers.
-AHEAD = 8
+AHEAD = 32
 #: The bytes that are brought together.
 LINE = 64
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numba
 import numpy as np
@@ -15,7 +15,21 @@ from sqirl.analysis.backup import TILE, Flags, Floats, Prints, Row, States, Step
 from sqirl.analysis.columns import BASE, OPTIMAL, Columns, Layer, Slots
 from sqirl.analysis.dynamics import Dynamics, Weights
 from sqirl.analysis.fingerprint import plus, times
+from sqirl.analysis.prefetch import AHEAD
 from sqirl.analysis.values import Values, Weight, as_float, mark_column, mix, new_values, shrink, take_mean
+from sqirl.mdp.tabular import TabularMDP
+
+Marks: TypeAlias = NDArray[np.uint8]  # (n, bytes) the optimal actions of n states, one bit for each action
+
+
+def bytes_of_marks(num_actions: int) -> int:
+    """The bytes of one state."""
+    return (num_actions + 7) // 8
+
+
+def new_marks(mdp: TabularMDP) -> Marks:
+    """Of all states; none is marked."""
+    return np.zeros((mdp.num_states, bytes_of_marks(mdp.num_actions)), np.uint8)
 
 
 class Kept(NamedTuple):
@@ -25,6 +39,15 @@ class Kept(NamedTuple):
     first_k: int
     num_returns: int  # columns of G
     with_worst: bool  # is the last of them the worst policy's?
+
+
+@numba.njit(nogil=True)
+def mark(states: States, is_optimal: Flags, marks: Marks) -> None:
+    """marks[s] ← one bit for each action that is optimal in the states, the first action in the lowest bit of the first byte."""
+    for i in range(len(states)):
+        marks[states[i]] = 0
+        for a in range(len(is_optimal)):
+            marks[states[i], a >> 3] |= np.uint8(is_optimal[a, i]) << np.uint8(a & 7)
 
 
 @numba.njit(nogil=True)
@@ -74,7 +97,7 @@ def take_base(
 
 @numba.njit(nogil=True)
 def mix_values(
-    m: int, num_slots: int, V: Values, F: Prints, random_base: bool, is_sticky: bool, choose: Weight, repeat: Weight,
+    m: int, num_slots: int, V: Values, F: Prints, is_sticky: bool, choose: Weight, repeat: Weight,
     W: Values, WF: Prints, scratch: Prints,
 ) -> None:  # fmt: skip
     """X in the tile becomes V(s, p) = (1 - ρ) W(s) + ρ X[s, p] for every slot."""
@@ -83,15 +106,13 @@ def mix_values(
         width - 1, -1, -1
     ):  # downwards, because column j is made from column j - 1 of X, which it must not overwrite
         source_j = j - 1 if j > BASE else j
-        if j == BASE and not random_base:
-            W[j], WF[j] = 0, 0
-        elif is_sticky:
+        if is_sticky:
             shrink(W[j], m, choose, scratch)
             for i in range(m):
                 WF[j, i] = times(choose.fingerprint, WF[j, i])
         for p in range(num_slots):
             row, source = p * width + j, p * width + source_j
-            if is_sticky and (random_base or j != BASE):
+            if is_sticky:
                 mix(V, row, W[j], repeat, source, m, scratch)
                 for i in range(m):
                     F[row, i] = plus(WF[j, i], times(repeat.fingerprint, F[source, i]))
@@ -120,8 +141,8 @@ def mix_returns(
 
 @numba.njit(nogil=True)
 def reduce_tile(
-    states: States, tile: Tile, num_slots: int, kept: Kept, random_base: bool, weights: Weights, step: Step,
-    first_best: NDArray[np.int16], gaps: Row,
+    states: States, tile: Tile, num_slots: int, kept: Kept, weights: Weights, step: Step,
+    marks: Marks, gaps: Row,
 ) -> int:  # fmt: skip
     """From X to V in the tile; lowers the gaps. The number of comparisons that are open."""
     # Arrays are taken out of their tuples here, because numba counts references whenever one is taken out
@@ -136,8 +157,8 @@ def reduce_tile(
     scratch = np.empty((2, len(weights.one.words) - 1), np.uint64)
     scale = choose.value if is_sticky else 1.0  # Q-values of (s, p) differ by this share of what X differs by
     num_open = mark_column(V, F, OPTIMAL, width, m, precision, lead, is_optimal, W[OPTIMAL], WF[OPTIMAL])
-    for i in range(m if len(first_best) else 0):
-        first_best[states[i]] = np.argmax(is_optimal[:, i])
+    if len(marks):
+        mark(states, is_optimal, marks)
     for k in range(1, num_k + 1):
         # Q-value iteration: the maximum of Q^k goes to the column of Q^{k+1}; that of the last k is not needed
         num_open += mark_column(V, F, k, width, m, precision, lead, is_greedy, W[k + 1], WF[k + 1])
@@ -155,7 +176,7 @@ def reduce_tile(
             for i in range(m):
                 value = G[(a + 1) * num_returns - 1, i]
                 WG[num_returns - 1, i] = value if value < WG[num_returns - 1, i] else WG[num_returns - 1, i]
-    mix_values(m, num_slots, V, F, random_base, is_sticky, choose, repeat, W, WF, scratch)
+    mix_values(m, num_slots, V, F, is_sticky, choose, repeat, W, WF, scratch)
     mix_returns(m, num_slots, G, D, is_sticky, choose.value, repeat.value, WG, WD)
     return num_open
 
@@ -170,12 +191,12 @@ def reduce(
     layer: Layer,
     before: Slots,
     slots: Slots,
-    first_best: NDArray[np.int16],
+    marks: Marks,
 ) -> tuple[Row, int]:
     """The second half of a step: fills the slabs `slots` of the layer at `states` (n,).
 
     (num_kept,) the least gap of each Q^k, and the number of comparisons that are open. X lies in `slots` if `step.is_filled`;
-    else it is computed from the slots `before`. first_best[s] ← the first optimal action, if the array is not empty.
+    else it is computed from the slots `before`. marks[s] ← the optimal actions, if the array is not empty.
     """
     tile = new_tile(layer, dynamics.rewards.shape[1])
     num_returns, num_kept, num_slots = layer.G.shape[2], layer.D.shape[2], len(slots.values)
@@ -183,10 +204,8 @@ def reduce(
     gaps, num_open = np.full(num_kept, np.inf), 0
     for first in range(0, len(states), TILE):
         block = states[first : first + TILE]
-        fill_tile(block, dynamics, weights, step, layer, before, slots, tile)
-        num_open += reduce_tile(
-            block, tile, num_slots, kept, columns.random_base, weights, step, first_best, gaps
-        )  # fmt: skip
+        fill_tile(states[first : first + TILE + AHEAD], len(block), dynamics, weights, step, layer, before, slots, tile)
+        num_open += reduce_tile(block, tile, num_slots, kept, weights, step, marks, gaps)
         store(block, tile.V, slots.values, layer.V)
         store(block, tile.F, slots.prints, layer.F)
         store(block, tile.G, slots.values, layer.G)
@@ -202,7 +221,7 @@ def look_at_row(
     A, width = dynamics.rewards.shape[1], layer.V.shape[2]
     tile = new_tile(layer, A)
     lead, is_greedy = np.empty((A, 1)), np.empty((A, 1), np.bool_)
-    fill_tile(np.array([s], np.int32), dynamics, weights, step, layer, slots, slots, tile)
+    fill_tile(np.array([s], np.int32), 1, dynamics, weights, step, layer, slots, slots, tile)
     W, WF = new_values(tile.V, 1, 1), np.empty(1, np.uint64)
     num_open = mark_column(tile.V, tile.F, q, width, 1, step.precision, lead, is_greedy, W[0], WF)
     values = np.array([as_float(tile.V, a * width + q, 0, step.precision.unit) for a in range(A)])

@@ -13,9 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sqirl.analysis.backup import TILE, Step, Tile, fill_tile, new_tile, store
-from sqirl.analysis.columns import Layer, Slots
-from sqirl.analysis.dynamics import Dynamics, Weights
+from sqirl.analysis.dynamics import Dynamics
 
 #: What `value_step` does with a row of Q: best action, mean over the actions, worst action.
 MAXIMUM, MEAN, MINIMUM = 0, 1, 2
@@ -24,14 +22,6 @@ CHUNK = 512
 
 Floats: TypeAlias = NDArray[np.float64]
 States: TypeAlias = NDArray[np.int32]
-
-
-class Slack(NamedTuple):
-    """Which actions count as nearly greedy: those whose lead over them is at most the slack plus the error of the lead."""
-
-    slacks: Floats  # (num_kept, n) for k = first_k..K, in the units of X
-    relative: float  # errors, as in `Precision`
-    absolute: float
 
 
 class Outcome(NamedTuple):
@@ -150,87 +140,3 @@ def range_step(states: States, dynamics: Dynamics, is_last: bool, after: Floats,
         for a in range(dynamics.rewards.shape[1]):
             backup(dynamics, dynamics, s, a, is_last, after, 0, widen_range, found, a)
         bounds[s, 0], bounds[s, 1] = found[0, 0], found[0, 1]
-
-
-@numba.njit(nogil=True)
-def take_worst_near_greedy(
-    V: Floats, G: Floats, m: int, k: int, K: int, slacks: Floats, kept: int, relative: float, absolute: float,
-    lead: Floats, best: Floats, WG: Floats,
-) -> None:  # fmt: skip
-    """best[i] ← the greatest of Q^k in each of the m states; WG[column of (kept, n), i] ← the worst return near it."""
-    num_slacks, num_returns, A = slacks.shape[1], len(WG), len(lead)
-    for i in range(m):
-        best[i] = V[k - 1, i]
-    for a in range(1, A):
-        row = a * K + k - 1
-        for i in range(m):
-            best[i] = V[row, i] if V[row, i] > best[i] else best[i]
-    if kept < 0:
-        return
-    for a in range(A):
-        row = a * K + k - 1
-        for i in range(m):  # the lead that is certain
-            lead[a, i] = best[i] - V[row, i] - (relative * (abs(best[i]) + abs(V[row, i])) + absolute)
-    for n in range(num_slacks):
-        column, slack = kept * num_slacks + n, slacks[kept, n]
-        for i in range(m):
-            WG[column, i] = np.inf
-        for a in range(A):
-            row = a * num_returns + column
-            for i in range(m):
-                value = G[row, i] if lead[a, i] <= slack else np.inf
-                WG[column, i] = value if value < WG[column, i] else WG[column, i]
-
-
-@numba.njit(nogil=True)
-def near_greedy_tile(
-    m: int, tile: Tile, num_slots: int, K: int, slack: Slack, stickiness: float, lead: Floats, W: Floats, WG: Floats
-) -> None:
-    """From X to V in the tile."""
-    # Arrays are taken out of their tuples here, because numba counts references whenever one is taken out
-    V, G, slacks = tile.V, tile.G, slack.slacks
-    A, num_returns = len(lead), len(WG)
-    first_k, choose, repeat = K - len(slacks) + 1, 1.0 - stickiness, stickiness if num_slots > 1 else 0.0
-    for i in range(m):
-        W[0, i] = 0.0
-    for a in range(A):
-        for i in range(m):
-            W[0, i] += V[a * K, i] / A
-    for k in range(1, K + 1):  # the row after the last holds the maximum of Q^K, which no column needs
-        take_worst_near_greedy(V, G, m, k, K, slacks, k - first_k, slack.relative, slack.absolute, lead, W[k], WG)
-    for p in range(num_slots):
-        for j in range(K - 1, -1, -1):  # downwards, because column j is made from column j - 1 of X
-            row, source = p * K + j, p * K + (j - 1 if j else 0)
-            for i in range(m):
-                V[row, i] = choose * W[j, i] + repeat * V[source, i]
-        for j in range(num_returns):
-            row = p * num_returns + j
-            for i in range(m):
-                G[row, i] = choose * WG[j, i] + repeat * G[row, i]
-
-
-@numba.njit(nogil=True, cache=True)
-def near_greedy_step(
-    states: States,
-    dynamics: Dynamics,
-    weights: Weights,
-    slack: Slack,
-    stickiness: float,
-    step: Step,
-    layer: Layer,
-    before: Slots,
-    slots: Slots,
-) -> None:
-    """The second half of a step (`backup.py`) for the returns of the worst policies that are nearly greedy on Q^k.
-
-    Column k - 1 of V holds the maximum of Q^{k-1} (k = 1: the random policy's value), and G has num_kept · n columns.
-    """
-    A, K, num_slots = dynamics.rewards.shape[1], layer.V.shape[2], len(slots.values)
-    tile = new_tile(layer, A)
-    lead, W, WG = np.empty((A, TILE)), np.empty((K + 1, TILE)), np.empty((layer.G.shape[2], TILE))
-    for first in range(0, len(states), TILE):
-        block = states[first : first + TILE]
-        fill_tile(block, dynamics, weights, step, layer, before, slots, tile)
-        near_greedy_tile(len(block), tile, num_slots, K, slack, stickiness, lead, W, WG)
-        store(block, tile.V, slots.values, layer.V)
-        store(block, tile.G, slots.values, layer.G)

@@ -8,11 +8,10 @@ best earns at least J* - ε (J* - J_random). J* is the optimal return and J_rand
 SQIRL whose regression errs by at most Δ/2 takes only such actions. So the proof of Theorem 3.6 of the paper goes through with
 Δ_{k,ε} in the place of Δ_k, and gives a policy that loses at most ε (J* - J_random).
 
-The return of the worst such policy falls with Δ. A backward pass computes it for a ladder of Δ (`near_greedy.py`). The first
-pass finds Δ of the first k that are good enough, roughly. This bounds H̄_ε from above, and the k that matter, because H̄_k ≥ k.
-Then a ladder of horizons H is looked at for all these k at once: k has H̄_{k,ε} ≤ H if the policies within Δ = A^((k - H)/2)
-earn enough. The k that reach the lowest of the horizons stay for the next ladder, which lies just below it. A pass over a ladder
-takes little more time than a pass for a single Δ, because the returns of a state lie side by side in memory.
+The return of the worst such policy falls with Δ. `near_greedy.py` computes it, for a few Δ in one pass. Δ is a whole number
+there, a *code*, which is one more for each 0.1 % of Δ; `code_search.py` looks for the last code that is good enough. The first k
+that have one bound H̄_ε from above, and the k that matter, because H̄_k ≥ k. For each other k a single return says whether it is
+better: that for the least code whose horizon is better than the best one known. Most k are out after this.
 """
 
 from __future__ import annotations
@@ -20,12 +19,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.analysis.backward import Exactness, backward_pass, fits_in_memory
-from sqirl.analysis.near_greedy import near_greedy_bytes, near_greedy_returns
+from sqirl.analysis.code_search import Bracket
+from sqirl.analysis.near_greedy import NearGreedy
+from sqirl.analysis.near_greedy_steps import FRACTION_BITS, lead_of
 from sqirl.analysis.progress import SILENT, Meter
 from sqirl.analysis.result import Analysis, TolerantHorizon
 from sqirl.mdp.reach import ReachableSets, reachable_sets
@@ -33,27 +36,20 @@ from sqirl.mdp.tabular import TabularMDP
 
 #: The tolerances of the archived analyses. The first one leads, and is the default of `analyze`.
 TOLERANCES = (0.10, 0.05, 0.15)
-#: The first ladder starts from this power of ten of the range of returns. Smaller Δ are not told apart from 0.
-LAST_DECADE = -15
-#: The k that are looked at together.
+#: The k that are looked at together while none is known to be good enough.
 STRIDE = 5
-#: The values that a pass carries for each state and slot, as far as memory allows: Q^1..Q^k, and the rungs of a ladder.
-COLUMNS = 24
-LEAST_RUNGS = 3
-#: All but the last rung of the first ladder are between this power of ten and 1: Δ is rarely smaller.
-USUAL_DECADE = -5
-#: Δ is found within this relative error, which is at most 0.003 in H̄.
-PRECISION = 1e-3
+#: The leads of so many k are computed together at first. More k matter where H̄_ε is greater.
+FIRST_KS = 10
+#: Δ is found within this relative error, that of a code. It is at most 0.003 in H̄.
+PRECISION = 2.0**-FRACTION_BITS
 
 
-@dataclass(frozen=True)
-class _Bracket:
-    """H̄_{k,ε} of the best of some k lies between two horizons."""
+class _Best(NamedTuple):
+    """The least H̄_{k,ε} that is known; of equal ones, that of the least k."""
 
-    ks: tuple[int, ...]  # those that may have it
-    low: float  # none of them reaches this
-    high: float
-    k: int  # it reaches `high`
+    horizon: float
+    k: int
+    code: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,98 +70,92 @@ class ToleranceSearch:
     close_calls: list[float] = field(default_factory=list)  # returns that are good enough or not by rounding
 
     def find(self, epsilon: float) -> TolerantHorizon:
-        """H̄_ε: the first k that are good enough, and then those that can be better."""
+        """H̄_ε: of the first k that are good enough, and then of those that can be better."""
         self.close_calls.clear()
-        first = self._first(epsilon)
-        if first is None:
+        _, is_good = self._surplus(self.greedy, epsilon)
+        good = [int(k) for k in np.flatnonzero(is_good) + 1]
+        best, last_k = None, 0
+        while (group := self._next_group(last_k, good, best)) is not None:
+            first_k, last_k = group[0], self._near_greedy.look_at(group[0], group[-1])
+            best = self._best_of([k for k in group if first_k <= k <= last_k], best, epsilon)
+        if best is None:
             return TolerantHorizon(epsilon, None, None, None, None, len(self.greedy), bool(self.close_calls))
-        contenders = self._with_contenders(first)
-        best = self._narrowed(contenders, epsilon)
-        gap, last = min(1.0, self._gap_at(best.k, best.high)), max(len(self.greedy), contenders.ks[-1])
-        earned = self._greedy_return(best.k)
-        return TolerantHorizon(epsilon, best.high, best.k, gap, earned, last, bool(self.close_calls))
+        searched = max(len(self.greedy), min(last_k, math.ceil(best.horizon) - 1))
+        gap, earned = _gap(best.code), self._greedy_return(best.k)
+        return TolerantHorizon(epsilon, best.horizon, best.k, gap, earned, searched, bool(self.close_calls))
 
-    def _first(self, epsilon: float) -> _Bracket | None:
-        """Of the first k whose greedy policies earn enough, and whose Δ can be told apart from 0; only roughly."""
-        good = np.flatnonzero(self._is_enough(self.greedy, epsilon)) + 1
-        for stride in range(1, len(self.greedy) + 1, STRIDE):
-            ks = good[(good >= stride) & (good < stride + STRIDE)].tolist()
-            if not ks:
-                continue
-            rungs = self._most_rungs(ks)
-            shares = np.array([10.0**LAST_DECADE, *np.logspace(USUAL_DECADE, 0, rungs)[1:]])
-            returns = self._pass(ks[0], ks[-1], np.tile(shares, (ks[-1] - ks[0] + 1, 1)))
-            enough = {k: self._is_enough(returns[k - ks[0]], epsilon) for k in ks}
-            found = [self._between(k, shares, enough[k]) for k in ks if enough[k].any()]
-            if found:
-                best = min(found, key=lambda bracket: bracket.high)
-                rivals = [bracket for bracket in found if bracket.low < best.high or bracket is best]
-                low = min(bracket.low for bracket in rivals)
-                return _Bracket(tuple(bracket.k for bracket in rivals), low, best.high, best.k)
-        return None
+    def _next_group(self, after: int, good: list[int], best: _Best | None) -> list[int] | None:
+        """The k > `after` to look at next, as far as memory allows; None if there are none.
 
-    def _between(self, k: int, shares: NDArray[np.float64], enough: NDArray[np.bool_]) -> _Bracket:
-        """Of one k, from a ladder of shares, the least first. If even the greatest is enough, both ends are there."""
-        horizons = k - 2 * np.log(shares) / self._log_actions
-        last = int(np.flatnonzero(enough)[-1])
-        return _Bracket((k,), float(horizons[min(last + 1, len(shares) - 1)]), float(horizons[last]), k)
-
-    def _with_contenders(self, first: _Bracket) -> _Bracket:
-        """With the later k that could be better, as far as memory allows."""
-        searched = range(first.ks[-1] + 1, min(self.horizon + 1, math.ceil(first.high)))
-        later = [k for k in searched if k <= len(self.greedy) or fits_in_memory(self.mdp, k, self.exactness)]
-        return replace(first, ks=(*first.ks, *later), low=min([first.low, *later]))
-
-    def _narrowed(self, bracket: _Bracket, epsilon: float) -> _Bracket:
-        """Look between the ends until their gaps differ by at most the precision."""
-        finest = 2 * math.log1p(PRECISION) / self._log_actions  # the difference of horizons that stands for it
-        while bracket.high - bracket.low > finest:
-            rungs = self._num_rungs(bracket.ks, (bracket.high - bracket.low) / finest)
-            ends = np.linspace(bracket.low, bracket.high, rungs + 2).tolist()
-            first_k, last_k = bracket.ks[0], bracket.ks[-1]
-            shares = np.array([[self._gap_at(k, H) for H in ends[1:-1]] for k in range(first_k, last_k + 1)])
-            returns = self._pass(first_k, last_k, np.minimum(shares, 1.0))
-            enough = self._is_enough(returns, epsilon) & (shares <= 1.0)
-            reached = [place for place in range(rungs) if any(enough[k - first_k, place] for k in bracket.ks)]
-            if reached:
-                place = reached[0]
-                ks = tuple(k for k in bracket.ks if enough[k - first_k, place])
-                bracket = _Bracket(ks, ends[place], ends[place + 1], ks[0])
-            else:
-                bracket = replace(bracket, low=ends[-2])
-        return bracket
-
-    def _num_rungs(self, ks: tuple[int, ...], parts: float) -> int:
-        """How many horizons a pass looks at for these k: no more than tell so many parts apart in the fewest passes."""
-        most = self._most_rungs(ks)
-        num_passes = math.ceil(math.log(parts) / math.log(most + 1))
-        return min(most, math.ceil(math.exp(math.log(parts) / num_passes)) - 1)
-
-    def _most_rungs(self, ks: Sequence[int]) -> int:
-        """How many horizons a pass can look at for all these k."""
-        of_column = near_greedy_bytes(self.mdp, 1, 0)
-        columns = min(float(COLUMNS), self.exactness.memory / of_column)
-        num_ks = ks[-1] - ks[0] + 1
-        return max(LEAST_RUNGS if num_ks == 1 else 1, int(columns - ks[-1]) // num_ks)
-
-    def _pass(self, first_k: int, last_k: int, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The returns of the worst policies within these shares (n, steps) of the range of returns.
-
-        Several k are looked at in one pass if memory suffices, else each in a pass of its own.
+        Of k that the analysis has looked at, those whose greedy policies earn enough. Others only if they can be better.
         """
-        low, high = self.return_range
-        if len(shares) > 1 and near_greedy_bytes(self.mdp, last_k, shares.size) > self.exactness.memory:
-            singles = [self._pass(k, k, shares[i : i + 1]) for i, k in enumerate(range(first_k, last_k + 1))]
-            return np.concatenate(singles)
-        return near_greedy_returns(
-            self.mdp, self.horizon, last_k, shares * (high - low), discount=self.discount, sets=self.sets,
-            probabilities=self.exactness.probabilities, buffer=self.exactness.buffer, meter=self.meter,
+        if best is None:
+            known = [k for k in good if k > after]
+            first_k = known[0] if known else self.horizon + 1
+            most = max(FIRST_KS, first_k + STRIDE - 1)
+        else:
+            first_k, most = after + 1, math.ceil(best.horizon) - 1
+        group = []
+        for k in range(first_k, min(most, self.horizon) + 1):
+            if k > len(self.greedy) and not fits_in_memory(self.mdp, k, self.exactness):
+                break
+            if k in good or k > len(self.greedy):
+                group.append(k)
+        return group or None
+
+    def _best_of(self, ks: Sequence[int], best: _Best | None, epsilon: float) -> _Best | None:
+        """The best of these k and of what is known."""
+        brackets = [Bracket(k) for k in ks]
+        while asked := self._codes_to_ask(brackets, best):
+            returns = self._near_greedy.returns(
+                [bracket.k for bracket, codes in asked for _ in codes], [code for _, codes in asked for code in codes]
+            )
+            surplus, is_enough = self._surplus(returns, epsilon)
+            place = 0
+            for bracket, codes in asked:
+                here = slice(place, place + len(codes))
+                bracket.take(codes, surplus[here].tolist(), is_enough[here].tolist())
+                place += len(codes)
+            found = [_Best(self._horizon_of(b.k, b.good), b.k, b.good) for b in brackets if b.good >= 0]
+            best = min(found if best is None else [best, *found], default=None)
+        return best
+
+    def _codes_to_ask(self, brackets: list[Bracket], best: _Best | None) -> list[tuple[Bracket, list[int]]]:
+        """The codes of the next pass, for each k that may be the best. The best k has most of them."""
+        width = self._near_greedy.num_columns
+        if best is None:
+            rivals = [b for b in brackets if b.is_open and b.k <= len(self.greedy)][: min(STRIDE, width)]
+            return [(b, b.codes(b.good + 1, width // len(rivals))) for b in rivals]
+        own = [b for b in brackets if b.is_open and b.k == best.k]
+        firsts = [(b, self._first_better(b, best)) for b in brackets if b.is_open and b.k != best.k]
+        others = [(b, first) for b, first in firsts if first < b.bad][: width - len(own)]
+        share = 1 if own else width // max(len(others), 1)
+        asked = [(b, b.codes(first, share)) for b, first in others]
+        return [(b, b.codes(b.good + 1, width - len(others))) for b in own] + asked
+
+    def _first_better(self, bracket: Bracket, best: _Best) -> int:
+        """The least code that may be the last good one of this k, and with which this k is better than the best."""
+        low, high = bracket.good + 1, bracket.bad
+        while low < high:
+            middle = (low + high) // 2
+            if (self._horizon_of(bracket.k, middle), bracket.k) < best[:2]:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    @cached_property
+    def _near_greedy(self) -> NearGreedy:
+        return NearGreedy(
+            self.mdp, self.horizon, discount=self.discount, sets=self.sets, return_range=self.return_range,
+            exactness=self.exactness, meter=self.meter,
         )  # fmt: skip
 
     def _greedy_return(self, k: int) -> float:
         """Of the worst policy greedy on Q^k."""
         if k <= len(self.greedy):
             return float(self.greedy[k - 1])
+        self._near_greedy.forget()
         return float(
             backward_pass(
                 self.mdp, self.horizon, max_k=k, first_k=k, discount=self.discount, sets=self.sets,
@@ -173,25 +163,25 @@ class ToleranceSearch:
             ).greedy[0]
         )  # fmt: skip
 
-    def _is_enough(self, returns: NDArray[np.float64], epsilon: float) -> NDArray[np.bool_]:
-        """Which returns lose at most ε (J* - J_random)? A loss that rounding explains does not count, and is a close call.
+    def _surplus(self, returns: NDArray[np.float64], epsilon: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """By how much returns are above J* - ε (J* - J_random), and which of them are enough.
 
-        Returns are floats, unlike what decides ties.
+        A loss that rounding explains does not count, and is a close call. Returns are floats, unlike what decides ties.
         """
         rounding = self.resolution * (abs(self.optimal) + abs(self.random))
         surplus = returns - (self.optimal - epsilon * (self.optimal - self.random))
         if self.optimal > self.random:  # else all returns are equal
             self.close_calls.extend(returns[np.abs(surplus) <= rounding].tolist())
-        enough: NDArray[np.bool_] = surplus >= -rounding
-        return enough
+        return surplus, surplus >= -rounding
 
-    @property
-    def _log_actions(self) -> float:
-        return math.log(self.mdp.num_actions)
+    def _horizon_of(self, k: int, code: int) -> float:
+        """H̄_k if policies up to this code earn enough, and others do not."""
+        return k - 2 * math.log(_gap(code)) / math.log(self.mdp.num_actions)
 
-    def _gap_at(self, k: int, horizon: float) -> float:
-        """The gap with which H̄_k would be `horizon`."""
-        return math.exp((k - horizon) / 2 * self._log_actions)
+
+def _gap(code: int) -> float:
+    """The least lead above this code, as a share of the range of returns: policies within any smaller Δ take no such action."""
+    return min(1.0, lead_of(code + 1))
 
 
 def with_tolerances(analysis: Analysis, mdp: TabularMDP, epsilons: Sequence[float]) -> Analysis:
