@@ -110,7 +110,7 @@ class Diagnosis:
     def sections(self) -> list[Section]:
         """The reasons, after the verdict."""
         found = [Section("What it is", self._what_it_is())]
-        found += [Section("What random play and planning earn", self._returns())]
+        found += [Section("What random play and planning earn", self._returns(), self._effective_horizon())]
         if self.observations is not None:
             found.append(Section("What the agent sees", self.observations.lines))
         if self.predictions:
@@ -144,7 +144,6 @@ class Diagnosis:
     def _exact_returns(self) -> list[str]:
         a = self.analysis
         assert a is not None
-        tolerant = leading(a)
         lines = [f"  random          {number(a.random_return)}{self._interval('random_return')}"]
         shown = sorted({1, *([k] if (k := first_good_k(a)) is not None else [])})
         for k in shown:
@@ -153,15 +152,19 @@ class Diagnosis:
                 interval = self._interval(f"greedy_returns[{k - 1}]")
                 lines.append(f"  {name:<15} {number(a.greedy_returns[k - 1])}{interval}")
         lines.append(f"  optimal         {number(a.optimal_return)}{self._interval('optimal_return')}")
-        if tolerant is not None and tolerant.horizon is not None:
-            share = f"{100 * tolerant.epsilon:.2g} %"
-            lines.append(
-                f"  effective horizon H̄_ε {tolerant.horizon:.2f} (within {share} of the gain), at k = {tolerant.k}, "
-                "which needs the fewest samples of all k"
-            )
-        else:
-            lines.append(f"  effective horizon H̄_ε unknown: no k up to {a.searched_k} is good enough")
         return lines
+
+    def _effective_horizon(self) -> list[str]:
+        """H̄_ε of an analysis, in words."""
+        if self.analysis is None:
+            return []
+        found = leading(self.analysis)
+        if found is None or found.horizon is None:
+            return [f"Effective horizon H̄_ε unknown: no k up to {self.analysis.searched_k} is good enough."]
+        share = f"{100 * found.epsilon:.2g} % of the gain"
+        return [
+            f"Effective horizon H̄_ε {found.horizon:.2f} (within {share}), at k = {found.k}: of all k it needs the fewest samples."
+        ]
 
     def _interval(self, name: str) -> str:
         """' (95 %: 0.4 to 0.6)', where it is known."""
