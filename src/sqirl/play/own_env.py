@@ -10,7 +10,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 
 from sqirl.envs.actions import discrete_actions
-from sqirl.envs.adapters import OLD_API, env_errors
+from sqirl.envs.calls import OLD_API, env_errors
 from sqirl.errors import EnvFailed
 from sqirl.play.observations import AsVector, needs_vector, problem_with
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from sqirl.analysis.archive import archived_analyses
-from sqirl.envs.adapters import env_errors
+from sqirl.envs.calls import env_errors
 from sqirl.envs.description import EnvDescription, describe
 from sqirl.errors import SqirlError
 from sqirl.mdp.build import build_mdp
