@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqirl.errors import SqirlError, WorkFailed
-from sqirl.play.watch import Picture, WatchedEpisode
+from sqirl.play.watch import Picture, Stage, WatchedEpisode
 from sqirl.runtime.files import write_atomically
 
 if TYPE_CHECKING:
@@ -27,6 +27,19 @@ SPEED, PAUSE = 5, 5
 MOST_PICTURES = 3000
 
 
+#: Why there is no film of some environments.
+NO_PICTURES = (
+    "this environment draws no pictures (it has no render_mode 'rgb_array', and its observations are no pictures), so there is "
+    "no film; without -o the episodes are printed"
+)
+
+
+def check_pictures(stage: Stage, seed: int) -> None:
+    """Raise `SqirlError` if the environment draws no pictures: called before it is played."""
+    if stage.reset(seed).picture is None:
+        raise SqirlError(NO_PICTURES)
+
+
 def check_film_path(path: Path) -> None:
     """Raise `SqirlError` if no film can be written there: called before the work, not after it."""
     if path.suffix not in FORMATS:
@@ -40,10 +53,7 @@ def save_film(episodes: Sequence[WatchedEpisode], names: Sequence[str] | None, p
     check_film_path(path)
     images = list(film_of(episodes, names))[:MOST_PICTURES]
     if not images:
-        raise SqirlError(
-            "this environment draws no pictures (it has no render_mode 'rgb_array', and its observations are no pictures), so "
-            "there is no film; without -o the episodes are printed"
-        )
+        raise SqirlError(NO_PICTURES)
     path.parent.mkdir(parents=True, exist_ok=True)
     write = _write_gif if path.suffix == ".gif" else _write_mp4
     write(images, path)
