@@ -72,5 +72,5 @@ def after(actions: Sequence[int]) -> str:
     """' after actions 0, 1, 1' as part of a message; of many the last ones. Empty where there are none."""
     shown = ", ".join(str(action) for action in actions[-SHOWN_ACTIONS:])
     if len(actions) > SHOWN_ACTIONS:
-        return f" after {len(actions):,} steps, the last of actions {shown}"
+        return f" after {len(actions):,} steps, the last actions {shown}"
     return f" after actions {shown}" if actions else ""
