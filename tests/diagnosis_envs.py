@@ -211,3 +211,16 @@ class SlowAndLong(Slow):
     def step(self, action: int):
         seen, reward, _, cut, more = super().step(action)
         return seen, reward, False, cut, more
+
+
+class GrowsInEpisodeThree(Walk):
+    """Its observations have three numbers from the third episode on."""
+
+    episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        self.episodes += 1
+        return super().reset(seed=seed)
+
+    def look(self) -> Any:
+        return np.zeros(3 if self.episodes > 2 else 2, np.float32)

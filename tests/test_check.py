@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sqirl.envs.check import check_env
-from sqirl.errors import EnvFailed
+from sqirl.errors import EnvFailed, NotEnumerable
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,13 @@ def test_a_part_that_is_left_out_shows_in_an_episode_without_restoring(env: str)
 
 
 def test_the_walks_of_an_env_that_raises_say_the_actions_and_the_line() -> None:
-    with pytest.raises(EnvFailed, match=r"engine crashed \(.*diagnosis_envs\.py:\d+\); after actions [01]$"):
+    with pytest.raises(EnvFailed, match=r"engine crashed \(.*diagnosis_envs\.py:\d+\);? after actions [01]$"):
         check_env("diagnosis_envs:Raises", steps=10)
+
+
+def test_observations_that_change_their_shape_in_a_later_episode() -> None:
+    with pytest.raises(NotEnumerable, match=r"observations of shapes \(2,\) and \(3,\); all must be equal"):
+        check_env("diagnosis_envs:GrowsInEpisodeThree", steps=10)
 
 
 def test_state_outside_the_snapshot_is_caught() -> None:

@@ -15,7 +15,7 @@ from sqirl.envs.calls import env_errors, time_for_calls
 from sqirl.errors import NotEnumerable, OutOfTime, SqirlError
 
 
-@pytest.mark.parametrize(("env", "states"), [("HalfRestored", 5), ("ForgetsTheKey", 9)])
+@pytest.mark.parametrize(("env", "states"), [("Lies", 5), ("HalfRestored", 5), ("ForgetsTheKey", 9)])
 def test_an_env_whose_states_are_wrong_is_copied(env: str, states: int) -> None:
     found = sqirl.diagnose(f"diagnosis_envs:{env}", horizon=20, time_limit=20)
     assert found.is_exact and found.num_states == states

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sqirl.cli.options import EnvKwargs, Horizon, Json, env_name, path_option
-from sqirl.errors import SqirlError
+from sqirl.errors import SqirlError, counted
 
 if TYPE_CHECKING:
     from sqirl.envs.description import EnvDescription
@@ -96,7 +96,9 @@ def _line(number: int, episode: WatchedEpisode, names: tuple[str, ...] | None) -
     shown = _named(episode.actions[:SHOWN_ACTIONS], names)
     more = len(episode.steps) - len(shown)
     end = f" and {more:,} more" if more else ""
-    return f"episode {number}: return {episode.total:.6g} in {len(episode.steps):,} steps: {' '.join(shown)}{end}"
+    return (
+        f"episode {number}: return {episode.total:.6g} in {counted(len(episode.steps), 'step')}: {' '.join(shown)}{end}"
+    )
 
 
 def _plain(episode: WatchedEpisode, names: tuple[str, ...] | None) -> dict[str, Any]:

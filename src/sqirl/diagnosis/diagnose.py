@@ -89,7 +89,9 @@ def diagnose(
         the attribute held at its value of the start; `Diagnosis.scope` says it
     """
     if not 0 < time_limit <= MAX_SECONDS:
-        raise SqirlError(f"time limit {time_limit:g} is no number of seconds above 0, or above {MAX_SECONDS:g}")
+        raise SqirlError(
+            f"time limit {time_limit:g} s is not above 0 and at most {MAX_SECONDS:,.0f} s; change --time-limit"
+        )
     deadline = time.monotonic() + time_limit
     if isinstance(env, Path) or (isinstance(env, str) and env.endswith(".npz")):
         return _of_table(TabularMDP.load(env), horizon, deadline)

@@ -16,7 +16,7 @@ from sqirl.diagnosis.words import number
 from sqirl.envs.calls import time_for_calls
 from sqirl.envs.check import check_actions
 from sqirl.envs.description import EnvDescription
-from sqirl.errors import OutOfTime, WorkFailed
+from sqirl.errors import OutOfTime, WorkFailed, counted
 
 #: Seeds of `reset` whose first observations are compared, and moments from which the same actions are played again.
 SEEDS, MOMENTS = 6, 4
@@ -62,7 +62,7 @@ class Facts:
         return [
             f"  observations  {self.observations}",
             f"  actions       {self.actions}",
-            f"  horizon       {self.horizon:,} steps ({self.horizon_is})",
+            f"  horizon       {counted(self.horizon, 'step')} ({self.horizon_is})",
             f"  randomness    {self.randomness}",
             f"  saved by      {self.saved_by}",
             *speed,

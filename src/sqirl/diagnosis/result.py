@@ -20,6 +20,7 @@ from sqirl.diagnosis.verdict import Verdict
 from sqirl.diagnosis.whatif import Change
 from sqirl.diagnosis.words import chance_in_words, interval_in_words, number, odds_in_words, steps_in_words
 from sqirl.envs.suites import OURS, PAPER
+from sqirl.errors import counted
 from sqirl.mdp.scope import is_estimated, starts_are_a_sample
 from sqirl.mdp.tabular import TabularMDP
 
@@ -158,7 +159,7 @@ class Diagnosis:
         random, n = samples.random, len(samples.random.returns)
         error = 1.64 * random.error
         lines = [
-            f"  random        {number(random.mean)} ± {number(error)} (90 % interval, {n:,} episodes)",
+            f"  random        {number(random.mean)} ± {number(error)} (90 % interval, {counted(n, 'episode')})",
             f"  a reward      is met in {odds_in_words(random.rewarded, n)}",
         ]
         if reach.greedy_return is not None:

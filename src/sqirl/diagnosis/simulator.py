@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
+from sqirl.envs.actions import check_enumerable, discrete_actions
 from sqirl.envs.calls import after, env_errors
 from sqirl.envs.description import EnvDescription, time_limit, without_bookkeeping
 from sqirl.envs.game import Game
@@ -168,12 +169,9 @@ class EnvSimulator:
         limit = time_limit(env)
         self.horizon = horizon if horizon is not None else limit
         self._env = without_bookkeeping(env)
-        space = getattr(self._env, "action_space", None)
-        if not isinstance(space, gym.spaces.Discrete):
-            raise NotEnumerable(
-                f"{name} has actions {space}, but only Discrete(n) can be diagnosed; "
-                "wrap the env so that its action space is Discrete"
-            )
+        check_enumerable(self._env, name)
+        self._env = discrete_actions(self._env)
+        space: Any = self._env.action_space
         self.num_actions, self._first_action = int(space.n), int(space.start)
         self._t, self._seed, self._prefix = 0, 0, [0] * 0
         self._way: _Way = _OwnMethods()

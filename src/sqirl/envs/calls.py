@@ -58,6 +58,15 @@ def env_errors(name: str, method: str, actions: Sequence[int] = ()) -> Iterator[
         raise EnvFailed(f"{failed}{place_of(error)}{after(actions)}{hint}") from error
 
 
+@contextmanager
+def naming_actions(actions: Sequence[int]) -> Iterator[None]:
+    """Add the actions of the episode so far to an error of the env."""
+    try:
+        yield
+    except EnvFailed as error:
+        raise EnvFailed(f"{error};{after(actions)}") from error
+
+
 def place_of(error: BaseException) -> str:
     """The line of the user's code that raised it, in brackets; empty where none of it is theirs."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_PACKAGE)]

@@ -14,13 +14,13 @@ import gymnasium as gym
 import numpy as np
 
 from sqirl.envs.adapters import EmulatorStates, OwnSnapshots, ToyText
-from sqirl.envs.calls import after
+from sqirl.envs.calls import env_errors, naming_actions
 from sqirl.envs.counters import step_counters
 from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.envs.game import Game
 from sqirl.envs.randomness import global_randomness, step_with_seed
 from sqirl.envs.starts import Starts, StartsBySeed, starts_of
-from sqirl.errors import EnvFailed, NotEnumerable, NotRestorable, SqirlError
+from sqirl.errors import NotEnumerable, NotRestorable, SqirlError, counted
 
 #: A walk of an env without a horizon has at most so many steps.
 LONG_WALK = 100
@@ -53,7 +53,8 @@ class CheckReport:
         starts = "one start" if self.starts == 1 else f"{self.starts:,}{more} random starts"
         lines = [
             f"{self.name}: {kind} steps, {starts}, {self.num_actions} actions, saved by {self.how}",
-            f"{self.steps:,} steps of random walks, {self.distinct_states:,} states, {self.revisits:,} revisits",
+            f"{counted(self.steps, 'step')} of random walks, {counted(self.distinct_states, 'state')}, "
+            f"{counted(self.revisits, 'revisit')}",
         ]
         if self.randomness:
             lines.append(f"random: {self.randomness}")
@@ -95,6 +96,7 @@ def check_env(
         raise SqirlError(f"'{description.file}' is an MDP already; there is no env to check: sqirl analyze {env}")
     game = description.make_game()
     starts = starts_of(game)
+    check_episodes(game)
     walker = Walker(game, starts, np.random.default_rng(seed))
     problem = walker.walk(steps, horizon or description.horizon or LONG_WALK)
     return CheckReport(
@@ -129,6 +131,34 @@ def check_actions(env: gym.Env[Any, Any], num_actions: int, name: str) -> None:
         )
 
 
+def check_episodes(game: Game, episodes: int = 5) -> None:
+    """Play the first steps of some episodes, one after the other, in one env that is never restored.
+
+    Raises `NotEnumerable` where its observations or its actions are not those that it began with.
+    """
+    env = getattr(game.fresh(), "env", None)
+    if not isinstance(env, gym.Env):
+        return
+    shape, rng = None, np.random.default_rng(0)
+    for seed in range(episodes):
+        with env_errors(game.name, "reset"):
+            observation = env.reset(seed=seed)[0]
+        shape = check_shape(game.name, observation, shape)
+        check_actions(env, game.num_actions, game.name)
+        action = int(rng.integers(game.num_actions))
+        with env_errors(game.name, "step", [action]):
+            observation = env.step(action + int(getattr(env.action_space, "start", 0)))[0]
+        check_shape(game.name, observation, shape)
+
+
+def check_shape(name: str, observation: Any, shape: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """The shape of an observation that is an array. Raises `NotEnumerable` if it is not the one that is expected."""
+    now = observation.shape if isinstance(observation, np.ndarray) else shape
+    if shape is not None and now != shape:
+        raise NotEnumerable(f"{name} returns observations of shapes {shape} and {now}; all must be equal")
+    return now
+
+
 def is_random(description: EnvDescription, *, steps: int) -> bool:
     """Do the outcomes of actions depend on a random seed, as far as so many steps of random walks tell?
 
@@ -137,6 +167,7 @@ def is_random(description: EnvDescription, *, steps: int) -> bool:
     if description.is_bridge:
         return False
     game = description.make_game()
+    check_episodes(game)
     walker = Walker(game, starts_of(game, sample=2), np.random.default_rng(0))
     problem = walker.walk(steps, description.horizon or LONG_WALK, until_random=True)
     if problem is not None and walker.randomness is None:
@@ -169,10 +200,8 @@ class Walker:
             for t in range(horizon):
                 strays = t >= len(guide) or self.rng.random() < STRAYING
                 action = int(self.rng.integers(self.game.num_actions)) if strays else guide[t]
-                try:
+                with naming_actions([*path, action]):
                     problem, over = self._step(path, action)
-                except EnvFailed as error:
-                    raise EnvFailed(f"{error};{after([*path, action])}") from error
                 if problem or self.steps >= steps or (until_random and self.randomness):
                     return problem
                 path.append(action)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqirl.errors import SqirlError, WorkFailed
 from sqirl.play.watch import Picture, Stage, WatchedEpisode
-from sqirl.runtime.files import write_atomically
+from sqirl.runtime.files import check_format, write_atomically
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -42,8 +42,7 @@ def check_pictures(stage: Stage, seed: int) -> None:
 
 def check_film_path(path: Path) -> None:
     """Raise `SqirlError` if no film can be written there: called before the work, not after it."""
-    if path.suffix not in FORMATS:
-        raise SqirlError(f"'{path}' ends in '{path.suffix}'; films are written as {' or '.join(FORMATS)}")
+    check_format(path, FORMATS, "films")
     if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
         raise SqirlError(f"'{path}' needs ffmpeg, which is not installed; write a .gif instead")
 
