@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import gymnasium as gym
@@ -160,3 +161,66 @@ class Lies(Walk):
 
     def set_state(self, state: int) -> None:
         pass
+
+
+class HalfRestored(Walk):
+    """Its set_state goes to an even cell."""
+
+    def get_state(self) -> int:
+        return self.cell
+
+    def set_state(self, state: int) -> None:
+        self.cell = state // 2 * 2
+
+
+class KeyedWalk(Walk):
+    """Begins in cell 2; cell 0 has a key, and with it the last cell pays 1, else 0.1: 4 states without the key and 5 with it."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.cell, self.key = 2, False
+        return self.look(), {}
+
+    def step(self, action: int):
+        seen, reward, over, cut, more = super().step(action)
+        self.key = self.key or self.cell == 0
+        return seen, reward * (1.0 if self.key else 0.1), over, cut, more
+
+
+class ForgetsTheKey(KeyedWalk):
+    """Its get_state leaves out the key."""
+
+    def get_state(self) -> int:
+        return self.cell
+
+    def set_state(self, state: int) -> None:
+        self.cell = state
+
+
+class Slow(Walk):
+    """A step takes a tenth of a second."""
+
+    def step(self, action: int):
+        time.sleep(0.1)
+        return super().step(action)
+
+
+class SlowAndLong(Slow):
+    """Its episodes do not end before the horizon."""
+
+    def step(self, action: int):
+        seen, reward, _, cut, more = super().step(action)
+        return seen, reward, False, cut, more
+
+
+class GrowsInEpisodeThree(Walk):
+    """Its observations have three numbers from the third episode on."""
+
+    episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        self.episodes += 1
+        return super().reset(seed=seed)
+
+    def look(self) -> Any:
+        return np.zeros(3 if self.episodes > 2 else 2, np.float32)

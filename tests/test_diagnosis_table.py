@@ -74,5 +74,5 @@ def test_a_verification_in_words() -> None:
 
 
 def test_a_time_limit_of_zero_is_refused() -> None:
-    with pytest.raises(SqirlError, match="time limit 0 is no number of seconds above 0"):
+    with pytest.raises(SqirlError, match="time limit 0 s is not above 0 and at most"):
         sqirl.diagnose(corridor(), time_limit=0)

@@ -12,14 +12,14 @@ from sqirl.play import own_env
 #: Part of the message for each env.
 MESSAGES = {
     "RaisesInStep": "step() failed with KeyError: 'lost'",
-    "RaisesManyLines": "step() failed with RuntimeError: first line",
+    "RaisesManyLines": "step() failed with RuntimeError: first line second line third line (",
     "RaisesNothingToSay": "step() failed with AssertionError: no message",
     "RaisesInReset": "reset() failed with ValueError: no level",
     "RaisesInInit": "could not be made: OSError: no such level",
     "ExitsInStep": "step() failed with SystemExit: 0",
     "ExitsInReset": "reset() failed with SystemExit: 3",
     "ExitsInInit": "could not be made: SystemExit: 0",
-    "NaNReward": "returned the reward nan",
+    "NaNReward": "rewards must be finite; after actions ",
     "InfiniteReward": "returned the reward -inf",
     "HugeReward": "returned the reward 1e+308 for action",
     "RewardOfText": "step() failed with ValueError: could not convert string to float",

@@ -140,7 +140,7 @@ PARSED = [
 def test_the_parser_names_the_option_and_the_value(sqirl, options: str, flag: str, value: str) -> None:
     told = sqirl(*shlex.split(options.format(EMPTY)))
     wrong(told, f"'{flag}'")
-    assert value in told[2] and told[2].endswith("; see `sqirl --help`\n")
+    assert value in told[2] and told[2].endswith(f"; see `sqirl {options.split()[0]} --help`\n")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ from sqirl.diagnosis.verdict import FEW_EPISODES, LIKELY, UNLIKELY, verdict_of_s
 from sqirl.diagnosis.whatif import Change
 from sqirl.diagnosis.words import (
     chance_in_words,
-    counted,
     interval_in_words,
     number,
     odds_in_words,
@@ -42,7 +41,7 @@ from sqirl.diagnosis.words import (
     steps_in_words,
 )
 from sqirl.envs.suites import OURS, PAPER
-from sqirl.errors import SqirlError
+from sqirl.errors import SqirlError, counted
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.scope import is_estimated
 from sqirl.mdp.tabular import END, TabularMDP

@@ -14,7 +14,7 @@ from sqirl.envs.description import describe
 from sqirl.errors import SqirlError, WorkFailed
 from sqirl.experiments.protocol import planned_run
 from sqirl.play.watch import WatchedEpisode, WatchedStep, as_picture, stage_of, watch_episodes
-from sqirl.report.film import film_of, save_film
+from sqirl.report.film import check_pictures, film_of, save_film
 from sqirl.runs.policies import find_policy, load_policy
 from sqirl.runs.run import perform
 from sqirl.runs.store import RecordStore, policy_path
@@ -158,3 +158,25 @@ def test_two_policies_with_the_same_beginning(tmp_path: Path) -> None:
         (tmp_path / f"0123{end}.policy").touch()
     with pytest.raises(SqirlError, match=r"2 policies .* begin with 0123; give more digits"):
         find_policy("0123", tmp_path)
+
+
+def test_a_run_with_a_horizon_is_found_by_the_name_of_its_env(sqirl, tmp_path: Path) -> None:
+    code, _, _ = sqirl(
+        "train", "gorp", "own_envs:Walk", "--horizon", "6", "-m", "5", "--timesteps", "500", "-o", str(tmp_path)
+    )
+    assert code == 0
+    for more in ([], ["--horizon", "6"]):
+        code, out, err = sqirl("watch", "own_envs:Walk", "--runs", str(tmp_path), "--episodes", "1", *more)
+        assert code == 0 and 'own_envs:Walk {"sqirl:horizon": 6}' in err and out.startswith("episode 1: return ")
+    code, out, err = sqirl("watch", "own_envs:Walk", "--runs", str(tmp_path), "--horizon", "7")
+    assert code == 2 and not out and "no saved policy of" in err
+
+
+def test_no_episode_is_played_for_a_film_without_pictures(sqirl, tmp_path: Path) -> None:
+    stage = stage_of(describe("diagnosis_envs:Walk"), pictures=True)
+    with pytest.raises(SqirlError, match="draws no pictures"):
+        check_pictures(stage, 0)
+    check_pictures(stage_of(describe("own_envs:Walk"), pictures=True), 0)
+    blind = trained(tmp_path, "gorp", "envs_for_tests:Corridor", m=5)
+    code, out, err = sqirl("watch", str(blind), "-o", str(tmp_path / "film.gif"))
+    assert code == 2 and not out and "draws no pictures" in err

@@ -177,3 +177,16 @@ def test_requests_are_read() -> None:
 def test_the_first_line_says_what_was_analysed(sqirl) -> None:
     code, out, _ = sqirl("whatif", "diagnosis_envs:StartsAnywhere", "--horizon", "6", "--discount", "0.9")
     assert code == 0 and "; the mean over all 5 starts, taken as equally likely" in out.splitlines()[0]
+
+
+def test_an_env_that_is_too_large_says_what_is_known(sqirl) -> None:
+    code, out, err = sqirl("whatif", "CartPole-v1", "--frame-skip", "2", "--max-states", "60")
+    last = err.splitlines()[-1]
+    assert code == 1 and not out and last.startswith("sqirl: CartPole-v1 has more than ")
+    assert "the limit of 60 states or 120 s was reached" in last and "see `sqirl diagnose`, which samples" in last
+
+
+def test_the_horizon_that_it_has_is_no_change() -> None:
+    assert [change.label for change in whatif(corridor(), horizon=[8, 4]).changes] == ["as it is", "horizon 4"]
+    endless = replace(corridor(), horizon=None)
+    assert [change.horizon for change in whatif(endless, horizon=[6]).changes] == [6]

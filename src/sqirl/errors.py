@@ -23,6 +23,11 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 4 :]}"
 
 
+def counted(number: int, what: str, plural: str = "") -> str:
+    """'1 step', '2,000 steps'; `plural` where it is not made with an s."""
+    return f"{number:,} {what if number == 1 else plural or what + 's'}"
+
+
 class SqirlError(Exception):
     """The call was wrong: bad input, an unknown name, a file in another format."""
 
@@ -98,6 +103,14 @@ class WorkFailed(SqirlError):
     """The call was right but the work did not succeed (a replay that differs, a failed check)."""
 
     exit_code = 1
+
+
+class DoesNotReplay(WorkFailed):
+    """A finished table differs from the live env: its states do not hold all that the env depends on."""
+
+
+class OutOfTime(WorkFailed):
+    """The time for a piece of work is over."""
 
 
 class EnvFailed(WorkFailed):

@@ -38,9 +38,11 @@ from sqirl.analysis.rounding import relative_roundoff
 from sqirl.analysis.tolerance import FIRST_KS, TOLERANCES, ToleranceSearch
 from sqirl.analysis.window import WindowSearch
 from sqirl.analysis.witness import Decision
+from sqirl.envs.description import EnvLike
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.reach import ReachableSets, check_horizon, count_reachable, path_to, reachable_sets
 from sqirl.mdp.scope import scope_of
+from sqirl.mdp.store import open_mdp
 from sqirl.mdp.tabular import TabularMDP
 
 #: The search past `max_k` takes this many k in one pass. A pass computes all smaller Q^k again and keeps results of these k only.
@@ -96,7 +98,7 @@ class _AnalysisInput:
 
 
 def analyze(
-    mdp: TabularMDP,
+    mdp: TabularMDP | EnvLike,
     *,
     horizon: int | None = None,
     max_k: int = 5,
@@ -116,8 +118,9 @@ def analyze(
     if memory is short; then `Analysis.settled` is False. Give the dimension of linear features, or the pseudo-dimension of a
     hypothesis class, to have their rows in the table of bounds. `tolerances` are the ε of the horizons H̄_ε (`tolerance.py`).
     `memory` is the number of bytes that the analysis may take besides the MDP; by default, most of what is free. `progress` is
-    called with the memory before it is taken, and after every backward step.
+    called with the memory before it is taken, and after every backward step. What is no MDP is opened: a file, an id, an env.
     """
+    mdp = mdp if isinstance(mdp, TabularMDP) else open_mdp(mdp, horizon=horizon)
     given = _prepare(mdp, horizon, max_k, search_k, discount, tolerances, memory, Meter(progress))
     _announce(given, min(max_k, given.search_k))
     horizon = given.horizon
@@ -225,7 +228,7 @@ def _prepare(
         name, wrong = ("max_k", max_k) if max_k < 1 else ("search_k", search_k)
         raise InvalidMDP(f"{name} {wrong} is below 1; Q^1 is the first Q-function to look at")
     if not LEAST_DISCOUNT <= discount <= 1:
-        raise InvalidMDP(f"discount {discount} is not in (0, 1], or below {LEAST_DISCOUNT:g}")
+        raise InvalidMDP(f"discount {discount:g} is not between {LEAST_DISCOUNT:g} and 1")
     for tolerance in tolerances:
         if not 0 <= tolerance < 1:
             raise InvalidMDP(f"tolerance {tolerance} is not in [0, 1): it is the share that a policy may lose")

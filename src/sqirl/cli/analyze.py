@@ -71,11 +71,13 @@ def command(
     from sqirl.report.analysis_summary import summarize
     from sqirl.report.policy_map import save_policy_map
     from sqirl.report.style import check_figure_path, save_figure
+    from sqirl.runtime.compiling import announce_compiling
 
     terms = BoundTerms(epsilon, delta, feature_dimension, pseudo_dimension)
     for figure in (plot, picture, policy_map):
         if figure is not None:
             check_figure_path(figure)
+    announce_compiling()
     env = env_name(env, env_kwargs, hold)
     with analysis_display(env) as (progress, on_analysis):
         analysis, mdp = analyze_and_open(

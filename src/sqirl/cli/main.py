@@ -117,7 +117,10 @@ def run(arguments: list[str] | None = None) -> None:
             raise
         _stop(str(missing), missing.exit_code)
     except _CLICK_ERROR as error:
-        _stop(f"{error.format_message().rstrip('.')}{_refused(error, arguments)}; see `sqirl --help`", error.exit_code)
+        _stop(
+            f"{error.format_message().rstrip('.')}{_refused(error, arguments)}; see `{_help_of(arguments)}`",
+            error.exit_code,
+        )
     except (KeyboardInterrupt, typer.Abort):
         _stop(
             "interrupted; nothing is left half-written; run the same command again to continue a build or a run",
@@ -137,6 +140,12 @@ def run(arguments: list[str] | None = None) -> None:
     except OSError as error:
         forget_output()
         _stop(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "), 1)
+
+
+def _help_of(arguments: list[str] | None) -> str:
+    """How to get the help of the command that was called."""
+    command = next((word for word in arguments or [] if not word.startswith("-")), None)
+    return f"sqirl {command} --help" if command in COMMANDS else "sqirl --help"
 
 
 def _refused(error: Any, arguments: list[str] | None) -> str:

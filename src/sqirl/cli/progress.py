@@ -51,9 +51,7 @@ class _State:
     def times(self) -> str:
         """The time so far and the time left."""
         now = time.monotonic()
-        left = (
-            f"about {duration((now - self._since) * (1 / self.share - 1))} left" if self.share else "time left unknown"
-        )
+        left = f"{about((now - self._since) * (1 / self.share - 1))} left" if self.share else "time left unknown"
         return f"{duration(now - self._began)} so far, {self._left or left}"
 
     def __str__(self) -> str:
@@ -123,7 +121,7 @@ def _show_build(state: _State, progress: BuildProgress) -> None:
         (progress.depth + progress.done / max(1, progress.frontier)) / progress.horizon,
         f"step {progress.depth + 1}/{progress.horizon}  {progress.states:,} states  "
         f"{progress.frontier:,} in this step  {progress.speed:,.0f} transitions/s",
-        f"about {duration(progress.seconds_left)} left",
+        f"{about(progress.seconds_left)} left",
     )
 
 
@@ -140,7 +138,7 @@ def analysis_display(
             if progress.num_bytes >= MUCH_MEMORY and progress.num_bytes not in announced:
                 print(f"sqirl: {state.name}: the analysis takes {gigabytes} of memory", file=sys.stderr, flush=True)
                 announced.add(progress.num_bytes)
-            left = None if progress.seconds_left is None else f"about {duration(progress.seconds_left)} left"
+            left = None if progress.seconds_left is None else f"{about(progress.seconds_left)} left"
             state.show(progress.share, f"{progress.stage}, {gigabytes} of memory", left)
 
         yield lambda progress: _show_build(state, progress), report
@@ -192,6 +190,12 @@ def sweep_display(name: str) -> Iterator[Callable[[SweepProgress], None]]:
             )
 
         yield report
+
+
+def about(seconds: float) -> str:
+    """'about 12 min', or 'more than 100 years'."""
+    text = duration(seconds)
+    return text if text.startswith("more than") else f"about {text}"
 
 
 def duration(seconds: float) -> str:

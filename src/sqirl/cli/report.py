@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sqirl.cli.options import path_option
+from sqirl.errors import counted
 
 
 def command(
@@ -37,6 +38,6 @@ def command(
         page, *others = write_report(
             out, records, analyses=analyses, pictures=pictures, on_row=on_row, figures=figures, tables=tables
         )
-    print(f"{page}: {page.stat().st_size / 1e6:.2f} MB, {len(records):,} runs")
+    print(f"{page}: {page.stat().st_size / 1e6:.2f} MB, {counted(len(records), 'run')}")
     for path in others:
         print(path, file=sys.stderr)

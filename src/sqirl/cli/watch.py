@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sqirl.cli.options import EnvKwargs, Horizon, Json, env_name, path_option
-from sqirl.errors import SqirlError
+from sqirl.errors import SqirlError, counted
 
 if TYPE_CHECKING:
     from sqirl.envs.description import EnvDescription
@@ -47,14 +47,17 @@ def command(
     from sqirl.play.watch import stage_of, watch_episodes
 
     if film is not None:
-        from sqirl.report.film import check_film_path, save_film
+        from sqirl.report.film import check_film_path, check_pictures, save_film
 
         check_film_path(film)
     named = None if env is None else env_name(env, env_kwargs, horizon=horizon)
     stdout, played = sys.stdout, []
     with counting_display(f"watching {run}") as progress:
-        predict, description, title = _opened(run, named, runs)
+        asked = run if env_kwargs is None and horizon is None else env_name(run, env_kwargs, horizon=horizon)
+        predict, description, title = _opened(asked if env is None else run, named, runs)
         stage = stage_of(description, pictures=film is not None)
+        if film is not None:
+            check_pictures(stage, seed)
         print(f"sqirl: {title}", file=sys.stderr)
         for episode in watch_episodes(stage, predict, episodes=episodes, seed=seed):
             played.append(episode)
@@ -93,7 +96,9 @@ def _line(number: int, episode: WatchedEpisode, names: tuple[str, ...] | None) -
     shown = _named(episode.actions[:SHOWN_ACTIONS], names)
     more = len(episode.steps) - len(shown)
     end = f" and {more:,} more" if more else ""
-    return f"episode {number}: return {episode.total:.6g} in {len(episode.steps):,} steps: {' '.join(shown)}{end}"
+    return (
+        f"episode {number}: return {episode.total:.6g} in {counted(len(episode.steps), 'step')}: {' '.join(shown)}{end}"
+    )
 
 
 def _plain(episode: WatchedEpisode, names: tuple[str, ...] | None) -> dict[str, Any]:

@@ -30,17 +30,21 @@ def command(
     max_states: Annotated[
         int, typer.Option(help="If the env must be built: stop beyond this many states.", min=1)
     ] = 1_000_000,
+    time_limit: Annotated[
+        float, typer.Option(help="If the env must be built: stop after so many seconds.", min=0.1)
+    ] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     plot: Annotated[Path | None, path_option(help="Draw the table into this file (.png, .svg, .pdf).")] = None,
 ) -> None:
     """Change one thing at a time and compute the exact analysis again: H̄_ε, k, optimal return, predicted steps."""
     from sqirl.cli.progress import build_display
     from sqirl.diagnosis.requests import parse_request
-    from sqirl.diagnosis.whatif import whatif
+    from sqirl.diagnosis.whatif import whatif, whole_mdp
     from sqirl.diagnosis.whatif_figure import plot_changes
-    from sqirl.mdp.store import open_mdp
     from sqirl.report.style import check_figure_path, save_figure
+    from sqirl.runtime.compiling import announce_compiling
 
+    announce_compiling()
     env = env_name(env, env_kwargs)
     if plot is not None:
         check_figure_path(plot)
@@ -49,7 +53,7 @@ def command(
         shape=shape or [],
     )  # fmt: skip
     with build_display(env) as progress, redirect_stdout(sys.stderr):
-        mdp = open_mdp(env, horizon=request.longest, max_states=max_states, progress=progress)
+        mdp = whole_mdp(env, horizon=request.longest, max_states=max_states, time_limit=time_limit, progress=progress)
         found = whatif(mdp, **request.changes)
     print(found.to_json() if as_json else found)
     if plot is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from sqirl.diagnosis.facts import (
     LONGEST_SEEN,
     OF_TABLE,
     OWN_LIMIT,
+    SECONDS,
     Facts,
     Probe,
     probe,
@@ -28,13 +30,15 @@ from sqirl.diagnosis.observations import labels_of, look_at_observations
 from sqirl.diagnosis.predict import predict
 from sqirl.diagnosis.result import Diagnosis
 from sqirl.diagnosis.sampling import LONGEST_EPISODE, sample
-from sqirl.diagnosis.simulator import Simulator, simulator_of
+from sqirl.diagnosis.simulator import EnvSimulator, Simulator, simulator_of
 from sqirl.diagnosis.table import analysed, open_table, simulate_sqirl, table_features
 from sqirl.diagnosis.verdict import verdict_of_samples, verdict_of_table
 from sqirl.diagnosis.whatif import Change, whatif
-from sqirl.envs.description import EnvDescription, EnvLike, describe
+from sqirl.envs.calls import time_for_calls
+from sqirl.envs.description import EnvDescription, EnvLike, describe, without_own_states
+from sqirl.envs.own_states import is_distrusted, saves_itself
 from sqirl.envs.starts import FIRST_SEEDS
-from sqirl.errors import SqirlError, WorkFailed
+from sqirl.errors import DoesNotReplay, EnvFailed, NotRestorable, OutOfTime, SqirlError, WorkFailed, counted
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.scope import is_estimated
 from sqirl.mdp.tabular import TabularMDP
@@ -43,6 +47,8 @@ from sqirl.mdp.tabular import TabularMDP
 BUILD_SHARE, SAMPLE_SHARE = 0.35, 0.4
 #: How much longer than the analysis of a table that of a changed table may take, and its least seconds.
 CHANGE_FACTOR, LEAST_CHANGE = 2.0, 0.3
+#: Shares for playing a little at the beginning, and, of the time left, for looking at the observations of all states.
+PROBE_SHARE, LOOK_SHARE = 0.05, 0.3
 #: The longest time limit: thirty years.
 MAX_SECONDS = 1e9
 #: What to do about a counter of steps.
@@ -50,6 +56,8 @@ _COUNTS = (
     "Its attribute {name} counts steps, so its states do not repeat and could not be listed. If neither rewards nor ends should "
     "depend on it: sqirl diagnose ENV --hold {name}"
 )
+#: Why states are not listed where an env cannot be restored.
+NOT_RESTORED = "an action may have another outcome in a restored state; `sqirl check {name}` shows where"
 #: The share of the time to list the states that finding the starts may take.
 START_SHARE = 0.2
 
@@ -83,7 +91,9 @@ def diagnose(
         the attribute held at its value of the start; `Diagnosis.scope` says it
     """
     if not 0 < time_limit <= MAX_SECONDS:
-        raise SqirlError(f"time limit {time_limit:g} is no number of seconds above 0, or above {MAX_SECONDS:g}")
+        raise SqirlError(
+            f"time limit {time_limit:g} s is not above 0 and at most {MAX_SECONDS:,.0f} s; change --time-limit"
+        )
     deadline = time.monotonic() + time_limit
     if isinstance(env, Path) or (isinstance(env, str) and env.endswith(".npz")):
         return _of_table(TabularMDP.load(env), horizon, deadline)
@@ -129,7 +139,9 @@ def _of_dynamics(case: _Case, horizon: int | None) -> Diagnosis:
 def _of_live_env(case: _Case, horizon: int | None) -> Diagnosis:
     description = case.description
     simulator = simulator_of(description, horizon=horizon)
-    found = probe(simulator)
+    if isinstance(simulator, EnvSimulator) and is_distrusted(simulator.env):
+        description = without_own_states(description)
+    found = probe(simulator, min(SECONDS, PROBE_SHARE * case.time_limit))
     T, source = _horizon(case, simulator, horizon)
     observations, actions = spaces_of(description, simulator)
     facts = Facts(
@@ -138,14 +150,35 @@ def _of_live_env(case: _Case, horizon: int | None) -> Diagnosis:
     )  # fmt: skip
     if simulator.num_actions < 2:
         raise SqirlError(f"{facts.env_id} has one action only; there is nothing to choose")
-    seconds = min(BUILD_SHARE * case.time_limit, case.left() - SAMPLE_SHARE * case.time_limit)
-    counters = counters_of(description)
-    held = held_env(description, counters, T) if case.hold_counters else None
+    seconds = max(min(BUILD_SHARE * case.time_limit, case.left() - SAMPLE_SHARE * case.time_limit), 0.0)
+    with time_for_calls(seconds / 2):
+        counters = counters_of(description)
+        held = held_env(description, counters, T) if case.hold_counters else None
     ways = [description] if held is None else [description, held]
-    reasons = []
+    try:
+        exact, reason = _by_listing(case, facts, found, ways, horizon, seconds)
+    except (NotRestorable, DoesNotReplay):  # their messages show the actions, which are many
+        exact, reason = None, NOT_RESTORED.format(name=description.name)
+        if isinstance(simulator, EnvSimulator):
+            if saves_itself(simulator.env):
+                return _of_live_env(replace(case, description=without_own_states(description)), horizon)
+            simulator.save_another_way()
+            facts = replace(facts, saved_by=simulator.saved_by)
+    return exact or _sampled(case, facts, simulator, reason, counters)
+
+
+def _by_listing(
+    case: _Case, facts: Facts, found: Probe, ways: list[EnvDescription], horizon: int | None, seconds: float
+) -> tuple[Diagnosis | None, str]:
+    """The diagnosis of the first of these envs whose states can be listed and analysed in time; else None and the reason."""
+    reasons, source = [], facts.horizon_is
     for listed in ways:
         mdp, reason = open_table(
-            listed, T, seconds / len(ways), ends_by_itself=source == LONGEST_SEEN, starts=_seeds(found, seconds)
+            listed,
+            facts.horizon,
+            seconds / len(ways),
+            ends_by_itself=source == LONGEST_SEEN,
+            starts=_seeds(found, seconds),
         )
         reasons.append(reason)
         if mdp is not None:
@@ -153,11 +186,11 @@ def _of_live_env(case: _Case, horizon: int | None) -> Diagnosis:
                 mdp, replace(facts, env_id=listed.name), source, simulator_of(listed, horizon=horizon), case
             )
             if exact is not None:
-                return exact
+                return exact, ""
             reasons[-1] = (
                 f"its {mdp.num_states:,} states over {facts.horizon} steps take longer to analyse than the time limit"
             )
-    return _sampled(case, facts, simulator, reasons[0], counters)
+    return None, reasons[0]
 
 
 def _listed(mdp: TabularMDP, facts: Facts, source: str, simulator: Simulator, case: _Case) -> Diagnosis | None:
@@ -193,8 +226,9 @@ def _longest_episode(simulator: Simulator, seconds: float, case: _Case) -> int:
             over, length = simulator.step(int(rng.integers(simulator.num_actions)))[2], length + 1
             if length >= LONGEST_EPISODE or case.left() < 0.5 * case.time_limit:
                 raise SqirlError(
-                    f"{simulator.name} has no time limit, and an episode of random play has not ended after {length:,} steps; "
-                    "give --horizon T to look at the first T steps"
+                    f"{simulator.name} has no time limit, and an episode of random play has not ended after "
+                    f"{counted(length, 'step')} in {time.monotonic() - until + seconds:.2g} s; give --horizon T to look at the "
+                    "first T steps"
                 )
             if longest and time.monotonic() > until:
                 return max(longest, length)
@@ -212,7 +246,11 @@ def _exact(
         return None
     pace = time.monotonic() - began
     table = replace(mdp, horizon=facts.horizon)
-    labels = labels_of(table, simulator)
+    try:
+        with time_for_calls(LOOK_SHARE * max(deadline - time.monotonic(), 1.0)):
+            labels = labels_of(table, simulator)
+    except OutOfTime:
+        labels = None
     observations = None
     if labels is not None:
         observations = look_at_observations(
@@ -263,8 +301,20 @@ def _tried(mdp: TabularMDP, analysis: Analysis, deadline: float, pace: float) ->
 
 
 def _sampled(case: _Case, facts: Facts, simulator: Simulator, reason: str, counters: list[str]) -> Diagnosis:
-    seconds = min(SAMPLE_SHARE * case.time_limit, 0.9 * case.left())
-    samples = sample(simulator, seconds=max(seconds, 0.5))
+    pace = 1 / max(facts.steps_per_second or math.inf, 1e-9)
+    longest = facts.horizon * pace
+    seconds = max(SAMPLE_SHARE * case.time_limit, min(0.9 * case.left(), 2 * longest))
+    try:
+        samples = sample(simulator, seconds=seconds)
+    except EnvFailed:
+        raise
+    except WorkFailed as error:
+        if longest < seconds:
+            raise
+        raise SqirlError(
+            f"{facts.env_id}: an episode of {facts.horizon:,} steps takes up to {longest:.0f} s at {pace:.2g} s a step, more "
+            f"than there was; give --time-limit {math.ceil(longest / SAMPLE_SHARE)}, or a smaller --horizon"
+        ) from error
     if samples.horizon is None:
         samples = replace(samples, horizon=facts.horizon)
     reach = sampled_horizon(samples)

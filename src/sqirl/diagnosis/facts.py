@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,10 @@ import numpy as np
 from sqirl.diagnosis.features import are_pictures
 from sqirl.diagnosis.simulator import EnvSimulator, Simulator, same
 from sqirl.diagnosis.words import number
+from sqirl.envs.calls import time_for_calls
 from sqirl.envs.check import check_actions
 from sqirl.envs.description import EnvDescription
-from sqirl.errors import WorkFailed
+from sqirl.errors import OutOfTime, WorkFailed, counted
 
 #: Seeds of `reset` whose first observations are compared, and moments from which the same actions are played again.
 SEEDS, MOMENTS = 6, 4
@@ -61,7 +63,7 @@ class Facts:
         return [
             f"  observations  {self.observations}",
             f"  actions       {self.actions}",
-            f"  horizon       {self.horizon:,} steps ({self.horizon_is})",
+            f"  horizon       {counted(self.horizon, 'step')} ({self.horizon_is})",
             f"  randomness    {self.randomness}",
             f"  saved by      {self.saved_by}",
             *speed,
@@ -78,31 +80,38 @@ class Probe:
     seconds_per_reset: float
 
 
-def probe(simulator: Simulator) -> Probe:
+def probe(simulator: Simulator, seconds: float = SECONDS) -> Probe:
     """Play a little: does the start, do outcomes differ from seed to seed, and how long does a step take?"""
     rng, began = np.random.default_rng(0), time.monotonic()
     first = simulator.reset(0)
+    seconds_per_reset = time.monotonic() - began
     _check_observation(simulator, first, first)
     random_start = random_steps = False
-    began_resets = time.monotonic()
-    for seed in range(1, SEEDS):
-        random_start = not same(first, simulator.reset(seed)) or random_start
-    seconds_per_reset = (time.monotonic() - began_resets) / (SEEDS - 1)
-    for moment in range(MOMENTS):
-        simulator.reset(0)
-        for _ in range(3 * moment):
-            if simulator.step(int(rng.integers(simulator.num_actions)))[2]:
-                simulator.reset(0)
-        saved = simulator.save()
-        actions = rng.integers(simulator.num_actions, size=ACTIONS).tolist()
-        seen = []
-        for seed in range(3):
-            simulator.restore(saved, seed)
-            seen.append(_play(simulator, actions, first))
-        random_steps = random_steps or not all(same(seen[0], other) for other in seen[1:])
-        if time.monotonic() - began > SECONDS:
-            break
+    with suppress(OutOfTime), time_for_calls(seconds):
+        began_resets = time.monotonic()
+        for seed in range(1, SEEDS):
+            shown = simulator.reset(seed)
+            _check_observation(simulator, shown, first)
+            random_start = not same(first, shown) or random_start
+            seconds_per_reset = (time.monotonic() - began_resets) / seed
+        for moment in range(MOMENTS):
+            random_steps = _outcomes_differ(simulator, 3 * moment, first, rng) or random_steps
     return Probe(random_start, random_steps, _speed(simulator, rng), seconds_per_reset)
+
+
+def _outcomes_differ(simulator: Simulator, steps: int, first: Any, rng: np.random.Generator) -> bool:
+    """Do the same actions after so many steps have other outcomes with another seed?"""
+    simulator.reset(0)
+    for _ in range(steps):
+        if simulator.step(int(rng.integers(simulator.num_actions)))[2]:
+            simulator.reset(0)
+    saved = simulator.save()
+    actions = rng.integers(simulator.num_actions, size=ACTIONS).tolist()
+    seen = []
+    for seed in range(3):
+        simulator.restore(saved, seed)
+        seen.append(_play(simulator, actions, first))
+    return not all(same(seen[0], other) for other in seen[1:])
 
 
 def _speed(simulator: Simulator, rng: np.random.Generator, seconds: float = 0.3) -> float:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.diagnosis.simulator import Simulator
-from sqirl.diagnosis.words import counted
 from sqirl.envs.adapters import fingerprint
+from sqirl.errors import counted
 from sqirl.mdp.convert import expand_sticky, to_stochastic, transition_matrix
 from sqirl.mdp.reach import breadth_first_tree
 from sqirl.mdp.tabular import END, Outcomes, TabularMDP
@@ -62,8 +62,10 @@ class ObservationReport:
         if self.num_observations >= self.num_states:
             return ["  every state looks different: the observation says all that there is to know"]
         alike = self.num_states - self.num_observations
-        seen = counted(self.num_observations, "observation")
-        lines = [f"  {seen} for {self.num_states:,} states ({alike:,} states look like another one)"]
+        lines = [
+            f"  {counted(self.num_observations, 'observation')} for {counted(self.num_states, 'state')} "
+            f"({counted(alike, 'state looks', 'states look')} like another one)"
+        ]
         if self.suffices:
             return [*lines, "  the observation is enough to act optimally"]
         lines.append(

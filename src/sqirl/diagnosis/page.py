@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqirl.diagnosis.result import Diagnosis
 from sqirl.errors import SqirlError
-from sqirl.runtime.files import check_writable, write_atomically
+from sqirl.runtime.files import check_format, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,9 +29,7 @@ pre { overflow-x: auto; } img { max-width: 100%; }
 
 def check_page_path(path: Path) -> None:
     """Raise `SqirlError` if no page can be written there."""
-    if path.suffix != ".html":
-        raise SqirlError(f"'{path}' ends in '{path.suffix}'; the page is written as .html")
-    check_writable(path)
+    check_format(path, [".html"], "pages")
 
 
 def write_page(diagnosis: Diagnosis, path: Path) -> None:

@@ -18,8 +18,9 @@ from sqirl.diagnosis.sampling import Samples
 from sqirl.diagnosis.table import SimulatedSqirl
 from sqirl.diagnosis.verdict import Verdict
 from sqirl.diagnosis.whatif import Change
-from sqirl.diagnosis.words import chance_in_words, counted, interval_in_words, number, odds_in_words, steps_in_words
+from sqirl.diagnosis.words import chance_in_words, interval_in_words, number, odds_in_words, steps_in_words
 from sqirl.envs.suites import OURS, PAPER
+from sqirl.errors import counted
 from sqirl.mdp.scope import is_estimated, starts_are_a_sample
 from sqirl.mdp.tabular import TabularMDP
 

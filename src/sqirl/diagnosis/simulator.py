@@ -16,15 +16,21 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
-from sqirl.envs.adapters import env_errors
+from sqirl.envs.actions import check_enumerable, discrete_actions
+from sqirl.envs.calls import after, env_errors
 from sqirl.envs.description import EnvDescription, time_limit, without_bookkeeping
 from sqirl.envs.game import Game
 from sqirl.envs.game_env import GameEnv
+from sqirl.envs.own_states import distrusted, is_distrusted, saves_itself
 from sqirl.envs.randomness import reseed_all
-from sqirl.errors import NotEnumerable, WorkFailed
+from sqirl.errors import EnvFailed, NotEnumerable, WorkFailed, counted
 
 #: A game remembers transitions as long as its states take less than this.
 MAX_BYTES = 500_000_000
+#: Seconds for trying out one way of saving an env; a slow env is tried out with fewer steps.
+TRY_SECONDS = 1.0
+#: What is said of an env whose own methods are not used.
+WRONG_STATES = " (not by its get_state and set_state: they do not bring it back, as `sqirl check` shows)"
 
 
 class Simulator(Protocol):
@@ -163,18 +169,16 @@ class EnvSimulator:
         limit = time_limit(env)
         self.horizon = horizon if horizon is not None else limit
         self._env = without_bookkeeping(env)
-        space = getattr(self._env, "action_space", None)
-        if not isinstance(space, gym.spaces.Discrete):
-            raise NotEnumerable(
-                f"{name} has actions {space}, but only Discrete(n) can be diagnosed; "
-                "wrap the env so that its action space is Discrete"
-            )
+        check_enumerable(self._env, name)
+        self._env = discrete_actions(self._env)
+        space: Any = self._env.action_space
         self.num_actions, self._first_action = int(space.n), int(space.start)
         self._t, self._seed, self._prefix = 0, 0, [0] * 0
         self._way: _Way = _OwnMethods()
+        self._other_ways: tuple[_Way, ...] = ()
         self.saved_by = ""
         self.reset(0)
-        self._choose_way()
+        self._choose_way((_OwnMethods(), _EmulatorStates(), _Copies(), _Replays()))
 
     @property
     def env(self) -> gym.Env[Any, Any]:
@@ -188,15 +192,16 @@ class EnvSimulator:
         return observation
 
     def step(self, action: int) -> tuple[Any, float, bool]:
-        with env_errors(self.name, "step"):
+        self._prefix.append(action)
+        with env_errors(self.name, "step", self._prefix):
             observation, reward, terminated, truncated, _ = self._env.step(action + self._first_action)
             value = float(reward)
-        if not math.isfinite(value):
-            raise WorkFailed(
-                f"{self.name} returns a reward of {value} after {self._t + 1} steps (action {action}); rewards must be finite"
-            )
         self._t += 1
-        self._prefix.append(action)
+        if not math.isfinite(value):
+            raise EnvFailed(
+                f"{self.name} returns a reward of {value} after {counted(self._t, 'step')} (action {action}); "
+                f"rewards must be finite;{after(self._prefix)}"
+            )
         over = terminated or truncated or (self.horizon is not None and self._t >= self.horizon)
         return observation, value, bool(over)
 
@@ -211,27 +216,31 @@ class EnvSimulator:
         self._t, self._seed, self._prefix = t, first_seed, list(prefix)
         reseed(self._env, seed)
 
-    def _choose_way(self) -> None:
+    def save_another_way(self) -> None:
+        """Save in the next way that brings the env back: states that were saved have turned out to be wrong."""
+        if not self._way.is_trusted:
+            self._choose_way(self._other_ways)
+
+    def _choose_way(self, ways: tuple[_Way, ...]) -> None:
         """The first way that brings the env back to the moment that was saved."""
-        for way in (_OwnMethods(), _EmulatorStates(), _Copies(), _Replays()):
-            if way.is_possible(self._env):
-                self._way, self.saved_by = way, way.label
-                if way.is_trusted or self._comes_back():
-                    self.reset(0)
-                    return
-                if isinstance(way, _OwnMethods):
-                    raise NotEnumerable(
-                        f"{self.name}: set_state(get_state()) does not bring the env back: the same actions with the same seed "
-                        "then give other rewards or observations; save every part of the state, or remove the two methods"
-                    )
+        for place, way in enumerate(ways):
+            if not way.is_possible(self._env):
+                continue
+            self._way, self._other_ways = way, ways[place + 1 :]
+            if way.is_trusted or self._comes_back():
+                self.saved_by = way.label + WRONG_STATES * is_distrusted(self._env)
+                self.reset(0)
+                return
+            if isinstance(way, _OwnMethods):
+                distrusted(self._env)
         raise NotEnumerable(
             f"{self.name} does not repeat an episode when it is reset with the same seed and plays the same actions; "
             "draw all randomness from self.np_random, or give the env get_state() and set_state(state)"
         )
 
     def _comes_back(self, steps: int = 12) -> bool:
-        """Does play from a restored moment repeat itself, also after other play in between?"""
-        rng = np.random.default_rng(0)
+        """Is play from a restored moment that of an episode without restoring, also after other play in between?"""
+        rng, until = np.random.default_rng(0), time.monotonic() + TRY_SECONDS
         try:
             for trial in range(3):
                 self.reset(trial)
@@ -239,23 +248,26 @@ class EnvSimulator:
                     if self.step(int(rng.integers(self.num_actions)))[2]:
                         self.reset(trial)
                 saved, actions = self.save(), rng.integers(self.num_actions, size=steps).tolist()
-                self.restore(saved, 1)
-                first = self._play(actions)
-                self.restore(saved, 1)
-                if not same(first, self._play(actions)):
-                    return False
+                reseed(self._env, 1)
+                played = self._play(actions, until)
+                for _ in range(2):
+                    self.restore(saved, 1)
+                    if not same(played, self._play(actions[: len(played)])):
+                        return False
+                if time.monotonic() > until:
+                    break
         except (WorkFailed, NotEnumerable):
             if isinstance(self._way, _OwnMethods | _Replays):
                 raise
             return False
         return True
 
-    def _play(self, actions: list[int]) -> list[Any]:
+    def _play(self, actions: list[int], until: float = math.inf) -> list[Any]:
         seen = []
         for action in actions:
             observation, reward, over = self.step(action)
             seen.append((copy.deepcopy(observation), reward, over))
-            if over:
+            if over or time.monotonic() > until:
                 break
         return seen
 
@@ -280,7 +292,7 @@ class _OwnMethods(_Way):
     label = "its own get_state and set_state"
 
     def is_possible(self, env: gym.Env[Any, Any]) -> bool:
-        return all(callable(getattr(env.unwrapped, method, None)) for method in ("get_state", "set_state"))
+        return saves_itself(env)
 
     def save(self, simulator: EnvSimulator) -> Any:
         return copy.deepcopy(simulator.env.unwrapped.get_state())  # type: ignore[attr-defined]

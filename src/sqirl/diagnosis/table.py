@@ -15,9 +15,9 @@ from sqirl.analysis.intervals import bootstrap_intervals
 from sqirl.analysis.result import Analysis
 from sqirl.analysis.tolerance import TOLERANCES, with_tolerances
 from sqirl.diagnosis.features import Features, are_pictures, difficulty_of, epsilon_of, exact_features, leading
-from sqirl.diagnosis.words import counted
+from sqirl.envs.calls import time_for_calls
 from sqirl.envs.description import EnvDescription
-from sqirl.errors import NotRestorable, SqirlError
+from sqirl.errors import DoesNotReplay, NotRestorable, OutOfTime, SqirlError
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.convert import expand_sticky, transition_matrix
 from sqirl.mdp.reach import check_horizon, reachable_sets
@@ -33,6 +33,8 @@ MAX_EXPANDED = 20_000_000
 ALWAYS = 1.0
 #: An env without a time limit is built to so many times the longest episode that was seen.
 LONGER = 5
+#: A build that has listed states for its time may take so many times as long, with the replays after it.
+SLACK = 1.3
 #: Intervals of an estimated MDP take so many times the seconds of its analysis.
 INTERVAL_COST = 20.0
 #: Episodes of an iteration of simulated SQIRL at which the doubling ends.
@@ -68,6 +70,7 @@ def open_table(
 ) -> tuple[TabularMDP | None, str]:
     """The MDP of an environment to the horizon, from the store or built now; or None and the reason.
 
+    Raises `NotRestorable` or `DoesNotReplay` where saved states do not bring the env back.
     Random outcomes are estimated from draws, and random starts are found with many seeds: `scope_of(mdp)` says it.
 
     :param ends_by_itself: the env has no time limit, and `horizon` is the longest episode that was seen. The horizon of the MDP
@@ -79,12 +82,12 @@ def open_table(
         return stored, ""
     deepest = LONGER * horizon if ends_by_itself else horizon
     try:
-        mdp = build_mdp(description, horizon=deepest, time_limit=seconds, replays=20, starts=starts)
-    except NotRestorable:  # its message shows the actions, which are many
-        return (
-            None,
-            f"an action may have another outcome in a restored state; `sqirl check {description.name}` shows where",
-        )
+        with time_for_calls(SLACK * seconds):
+            mdp = build_mdp(description, horizon=deepest, time_limit=seconds, replays=20, starts=starts)
+    except (NotRestorable, DoesNotReplay):
+        raise
+    except OutOfTime:
+        return None, f"its states could not be listed in {seconds:.0f} s"
     except SqirlError as error:
         return None, str(error).removeprefix(f"{description.name}: ")
     if mdp.is_partial:

@@ -12,7 +12,8 @@ from sqirl.diagnosis.model import Prediction
 from sqirl.diagnosis.observations import ObservationReport
 from sqirl.diagnosis.sampling import Samples
 from sqirl.diagnosis.whatif import Change
-from sqirl.diagnosis.words import chance_in_words, counted, interval_in_words, number, odds_in_words, steps_in_words
+from sqirl.diagnosis.words import chance_in_words, interval_in_words, number, odds_in_words, steps_in_words
+from sqirl.errors import counted
 from sqirl.mdp.scope import is_estimated
 from sqirl.results.statistics import BUDGET
 

@@ -18,8 +18,10 @@ from sqirl.diagnosis.predict import predict
 from sqirl.diagnosis.table import analysis_of, table_features
 from sqirl.diagnosis.variants import with_actions, with_exploration, with_frame_skip, with_shaping
 from sqirl.diagnosis.words import steps_in_words
-from sqirl.errors import InvalidMDP
+from sqirl.errors import InvalidMDP, WorkFailed, counted
+from sqirl.mdp.build import BuildProgress
 from sqirl.mdp.reach import check_horizon
+from sqirl.mdp.store import open_mdp
 from sqirl.mdp.tabular import TabularMDP
 
 #: (the MDP) -> (S,) potentials
@@ -80,6 +82,26 @@ class WhatIf:
         )
 
 
+def whole_mdp(
+    env: str,
+    *,
+    horizon: int | None,
+    max_states: int,
+    time_limit: float,
+    progress: Callable[[BuildProgress], None] | None = None,
+) -> TabularMDP:
+    """The MDP of a file, of the store, or enumerated now. Raises `WorkFailed` where a limit ends its enumeration."""
+    mdp = open_mdp(env, horizon=horizon, max_states=max_states, time_limit=time_limit, progress=progress)
+    if mdp.is_partial and not env.endswith(".npz"):
+        of = f" of {mdp.horizon:,}" if mdp.horizon is not None else ""
+        raise WorkFailed(
+            f"{env} has more than {counted(mdp.num_states, 'state')}, the states of {mdp.depth}{of} steps, where the limit of "
+            f"{max_states:,} states or {time_limit:g} s was reached; give --horizon {mdp.depth}, or more --max-states or "
+            "--time-limit, or see `sqirl diagnose`, which samples"
+        )
+    return mdp
+
+
 def whatif(
     mdp: TabularMDP,
     *,
@@ -107,7 +129,9 @@ def whatif(
     check_horizon(base, None)
     analysis = analysis or analysis_of(base)
     found = [change_of("as it is", "", base, analysis)]
-    found += [_changed("horizon", str(T), replace(base, horizon=check_horizon(mdp, T))) for T in horizon]
+    found += [
+        _changed("horizon", str(T), replace(base, horizon=check_horizon(mdp, T))) for T in horizon if base.horizon != T
+    ]
     found += [_changed("sticky", f"{p:g}", base.sticky(p)) for p in sticky]
     found += [_changed("frame skip", str(n), with_frame_skip(base, n), note=_cut_note(base, n)) for n in frame_skip]
     found += [_changed("discount", f"{gamma:g}", base, discount=gamma) for gamma in discount]

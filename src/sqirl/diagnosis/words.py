@@ -49,11 +49,6 @@ def odds_in_words(share: float, count: int) -> str:
     return f"1 of {1 / share:,.0f} episodes" if share < 0.2 else f"{100 * share:.0f} % of the episodes"
 
 
-def counted(count: int, noun: str) -> str:
-    """'1 episode', '2,000 episodes'."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
 def number(value: float) -> str:
     """A return with few digits: 0.0148, 12.3, 1,830."""
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"

@@ -90,8 +90,9 @@ def check_enumerable(env: gym.Env[Any, Any], name: str) -> None:
     number = combinations(space)
     if number is None:
         raise NotEnumerable(
-            f"{name} has actions {space}, but only finitely many actions can be tried in every state; "
-            "wrap the env so that its action space is Discrete"
+            f"{name} has actions {space}, but only finitely many can be tried in every state: Discrete, and MultiDiscrete, "
+            f"MultiBinary, Dict or Tuple with at most {MAX_COMBINATIONS:,} combinations; wrap the env so that its action space "
+            "is Discrete"
         )
     limit = MAX_ACTIONS if isinstance(space, gym.spaces.Discrete) else MAX_COMBINATIONS
     if number > limit:

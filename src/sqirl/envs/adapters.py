@@ -14,8 +14,7 @@ import pickle
 import random
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -25,11 +24,13 @@ from gymnasium.utils import EzPickle
 from numpy.typing import NDArray
 
 from sqirl.envs.actions import check_enumerable, discrete_actions
+from sqirl.envs.calls import env_errors
 from sqirl.envs.counters import HeldAttributes
 from sqirl.envs.game import Game
 from sqirl.envs.game_env import GameEnv
+from sqirl.envs.own_states import saves_itself
 from sqirl.envs.randomness import global_randomness, reseed_all
-from sqirl.errors import EnvFailed, NotEnumerable, SqirlError
+from sqirl.errors import EnvFailed, NotEnumerable
 
 #: A user's env is enumerated from the state after reset(seed=SEED).
 SEED = 0
@@ -49,7 +50,7 @@ def as_game(make: Callable[[], gym.Env[Any, Any]], name: str) -> Game:
         return env.unwrapped.game
     check_enumerable(env, name)
     base = env.unwrapped
-    if callable(getattr(base, "get_state", None)) and callable(getattr(base, "set_state", None)):
+    if saves_itself(env):
         return OwnSnapshots(make, name)
     if is_toy_text(base):
         return ToyText(make, name)
@@ -80,28 +81,6 @@ def show_pictures(env: gym.Env[Any, Any]) -> None:
     base = env.unwrapped
     if base.render_mode is None and "rgb_array" in (base.metadata or {}).get("render_modes", ()):
         base.render_mode = "rgb_array"
-
-
-@contextmanager
-def env_errors(name: str, method: str) -> Iterator[None]:
-    """Turn an exception of the user's env, or its attempt to end the process, into an `EnvFailed` of one line."""
-    try:
-        yield
-    except SqirlError:
-        raise
-    except (Exception, SystemExit) as error:
-        reason = next(iter(str(error).splitlines()), "") or "no message"
-        hint = ""
-        if isinstance(error, ValueError) and "values to unpack" in reason:
-            hint = f"; {OLD_API[method]}" if method in OLD_API else ""
-        raise EnvFailed(f"{name}: {method}() failed with {type(error).__name__}: {reason}{hint}") from error
-
-
-#: What an env of the old Gym has to change.
-OLD_API = {
-    "reset": "Gymnasium's reset(seed=None, options=None) returns (observation, info), the old Gym's the observation alone",
-    "step": "Gymnasium's step returns (observation, reward, terminated, truncated, info), the old Gym's four values",
-}
 
 
 class GymGame:
@@ -214,6 +193,13 @@ class OwnSnapshots(GymGame):
     """An env with its own `get_state` and `set_state`."""
 
     saved_by = "its own get_state/set_state"
+
+    def reset(self) -> None:
+        """Reset the env before its start is restored: what `get_state` leaves out begins anew, and replays detect it."""
+        if self._start is not None:
+            with env_errors(self.name, "reset"):
+                self.env.reset(seed=SEED)
+        super().reset()
 
     def _save(self) -> Any:
         return self.env.unwrapped.get_state()  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
 """Tests by random walks whether an env can be enumerated. The report names the first problem found.
 
-Three things must hold. Restoring a state and stepping with the same random seed gives the same result every time, also on another
-copy of the env. Where the result depends on the seed, the env is random, and its outcomes are estimated from draws. States with
-equal keys behave equally.
+Four things must hold. A restored state has the key that it was saved with. Restoring a state and stepping with the same random
+seed gives the same result every time, also on another copy of the env, and the same as in an episode without restoring. Where the
+result depends on the seed, the env is random, and its outcomes are estimated from draws. States with equal keys behave equally.
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from sqirl.envs.adapters import EmulatorStates, ToyText
+from sqirl.envs.adapters import EmulatorStates, OwnSnapshots, ToyText
+from sqirl.envs.calls import env_errors, naming_actions
 from sqirl.envs.counters import step_counters
 from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.envs.game import Game
-from sqirl.envs.randomness import step_with_seed
-from sqirl.envs.starts import Starts, starts_of
-from sqirl.errors import NotEnumerable, NotRestorable, SqirlError
+from sqirl.envs.randomness import global_randomness, step_with_seed
+from sqirl.envs.starts import Starts, StartsBySeed, starts_of
+from sqirl.errors import NotEnumerable, NotRestorable, SqirlError, counted
 
 #: A walk of an env without a horizon has at most so many steps.
 LONG_WALK = 100
+#: Paths to rewards that later walks follow, at most, and how often a step of such a walk is random.
+REMEMBERED_PATHS, STRAYING = 200, 0.1
+#: A state in a message has at most so many letters.
+LONGEST_STATE = 80
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class CheckReport:
         starts = "one start" if self.starts == 1 else f"{self.starts:,}{more} random starts"
         lines = [
             f"{self.name}: {kind} steps, {starts}, {self.num_actions} actions, saved by {self.how}",
-            f"{self.steps:,} steps of random walks, {self.distinct_states:,} states, {self.revisits:,} revisits",
+            f"{counted(self.steps, 'step')} of random walks, {counted(self.distinct_states, 'state')}, "
+            f"{counted(self.revisits, 'revisit')}",
         ]
         if self.randomness:
             lines.append(f"random: {self.randomness}")
@@ -90,6 +96,7 @@ def check_env(
         raise SqirlError(f"'{description.file}' is an MDP already; there is no env to check: sqirl analyze {env}")
     game = description.make_game()
     starts = starts_of(game)
+    check_episodes(game)
     walker = Walker(game, starts, np.random.default_rng(seed))
     problem = walker.walk(steps, horizon or description.horizon or LONG_WALK)
     return CheckReport(
@@ -124,6 +131,34 @@ def check_actions(env: gym.Env[Any, Any], num_actions: int, name: str) -> None:
         )
 
 
+def check_episodes(game: Game, episodes: int = 5) -> None:
+    """Play the first steps of some episodes, one after the other, in one env that is never restored.
+
+    Raises `NotEnumerable` where its observations or its actions are not those that it began with.
+    """
+    env = getattr(game.fresh(), "env", None)
+    if not isinstance(env, gym.Env):
+        return
+    shape, rng = None, np.random.default_rng(0)
+    for seed in range(episodes):
+        with env_errors(game.name, "reset"):
+            observation = env.reset(seed=seed)[0]
+        shape = check_shape(game.name, observation, shape)
+        check_actions(env, game.num_actions, game.name)
+        action = int(rng.integers(game.num_actions))
+        with env_errors(game.name, "step", [action]):
+            observation = env.step(action + int(getattr(env.action_space, "start", 0)))[0]
+        check_shape(game.name, observation, shape)
+
+
+def check_shape(name: str, observation: Any, shape: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """The shape of an observation that is an array. Raises `NotEnumerable` if it is not the one that is expected."""
+    now = observation.shape if isinstance(observation, np.ndarray) else shape
+    if shape is not None and now != shape:
+        raise NotEnumerable(f"{name} returns observations of shapes {shape} and {now}; all must be equal")
+    return now
+
+
 def is_random(description: EnvDescription, *, steps: int) -> bool:
     """Do the outcomes of actions depend on a random seed, as far as so many steps of random walks tell?
 
@@ -132,6 +167,7 @@ def is_random(description: EnvDescription, *, steps: int) -> bool:
     if description.is_bridge:
         return False
     game = description.make_game()
+    check_episodes(game)
     walker = Walker(game, starts_of(game, sample=2), np.random.default_rng(0))
     problem = walker.walk(steps, description.horizon or LONG_WALK, until_random=True)
     if problem is not None and walker.randomness is None:
@@ -148,32 +184,88 @@ class Walker:
 
     def __init__(self, game: Game, starts: Starts, rng: np.random.Generator) -> None:
         self.game, self.other, self.starts, self.rng = game, game.fresh(), starts, rng
+        self.continuous = game.fresh()  # its episodes are never restored
         self.seen: dict[bytes, tuple[Any, list[int]]] = {}  # key -> a state with that key, the path to it
         self.steps = self.revisits = 0
         self.randomness: str | None = None
+        self.rewarded: list[list[int]] = []  # paths whose last action earned a reward
+        self._walks = 0
 
     def walk(self, steps: int, horizon: int, *, until_random: bool = False) -> str | None:
         """The first problem found, or None. If asked to, it ends where it finds that outcomes are random."""
         while self.steps < steps:
-            self.game.set_state(self.starts.states[self.rng.integers(len(self.starts.states))])
+            self._begin()
             path: list[int] = []
-            for _ in range(horizon):
-                action = int(self.rng.integers(self.game.num_actions))
-                state, key = self.game.get_state(), self.game.state_key()
-                problem = self._check(state, key, path, action)
+            guide = self._guide()
+            for t in range(horizon):
+                strays = t >= len(guide) or self.rng.random() < STRAYING
+                action = int(self.rng.integers(self.game.num_actions)) if strays else guide[t]
+                with naming_actions([*path, action]):
+                    problem, over = self._step(path, action)
                 if problem or self.steps >= steps or (until_random and self.randomness):
                     return problem
-                _, over = step_with_seed(self.game, state, action, int(self.rng.integers(2**31)))
-                if isinstance(env := getattr(self.game, "env", None), gym.Env):
-                    check_actions(env, self.game.num_actions, self.game.name)
                 path.append(action)
                 if over:
                     break
         return None
 
+    def _begin(self) -> None:
+        """Reset the episode that is never restored, and restore its start in the game."""
+        if isinstance(self.continuous, StartsBySeed):
+            seeds = self.starts.seeds
+            self.continuous.start(int(self.rng.choice(seeds)) if seeds is not None else 0)
+        else:
+            self.continuous.reset()
+        self.game.set_state(self.continuous.get_state())
+
+    def _guide(self) -> list[int]:
+        """Actions that have earned a reward, for every second walk: what a state leaves out often shows at a reward."""
+        self._walks += 1
+        if self._walks % 2 or not self.rewarded:
+            return []
+        return self.rewarded[self.rng.integers(len(self.rewarded))]
+
+    def _step(self, path: list[int], action: int) -> tuple[str | None, bool]:
+        """Take an action and check it. Returns the problem, or None, and whether the episode is over."""
+        state, key = self.game.get_state(), self.game.state_key()
+        problem = self._comes_back(state, key, path) or self._check(state, key, path, action)
+        if problem:
+            return problem, True
+        seed = int(self.rng.integers(2**31))
+        restored = _outcome(self.game, state, action, seed)
+        if isinstance(env := getattr(self.game, "env", None), gym.Env):
+            check_actions(env, self.game.num_actions, self.game.name)
+        if restored.reward and len(self.rewarded) < REMEMBERED_PATHS:
+            self.rewarded.append([*path, action])
+        return self._goes_on(path, action, seed, restored), restored.over
+
+    def _comes_back(self, state: Any, key: bytes, path: list[int]) -> str | None:
+        """Is the key after set_state(state) the key that it had?"""
+        self.game.set_state(state)
+        if self.game.state_key() == key:
+            return None
+        now = self.game.get_state()
+        shown = ""
+        if isinstance(self.game, OwnSnapshots):
+            shown = f": get_state() returned {_short(state[0])} before and {_short(now[0])} after"
+        return f"{_where(path)}, set_state(get_state()) does not bring the env back to the same state{shown}"
+
+    def _goes_on(self, path: list[int], action: int, seed: int, restored: _Outcome) -> str | None:
+        """Does the same action have the same outcome in an episode in which nothing was restored?"""
+        with global_randomness(seed):
+            self.continuous.reseed(seed)
+            reward, over = self.continuous.step(action)
+        played = _Outcome(reward, over, None if over else self.continuous.state_key())
+        if played == restored:
+            return None
+        return (
+            f"{_where(path)}, action {action} gave {played} in an episode without restoring, and {restored} where the state was "
+            f"saved and restored before each step{self.hint()}"
+        )
+
     def _check(self, state: Any, key: bytes, path: list[int], action: int) -> str | None:
         self.steps += 1
-        where = f"after actions {path}" if path else "at the start"
+        where = _where(path)
         seed, other_seed = (int(number) for number in self.rng.integers(2**31, size=2))
         first = _outcome(self.game, state, action, seed)
         again = _outcome(self.game, state, action, seed)
@@ -208,6 +300,15 @@ class Walker:
         if isinstance(self.game, EmulatorStates):
             return "; switch its sticky actions off: --env-kwargs '{\"repeat_action_probability\": 0}'"
         return ""
+
+
+def _where(path: list[int]) -> str:
+    return f"after actions {path}" if path else "at the start"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_STATE else f"{text[:LONGEST_STATE]}…"
 
 
 def _outcome(game: Game, state: Any, action: int, seed: int) -> _Outcome:

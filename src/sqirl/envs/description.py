@@ -25,6 +25,7 @@ from sqirl.envs.game_env import GameEnv
 from sqirl.envs.ids import EnvId, is_bridge_id, is_full_atari_id, parse_id
 from sqirl.envs.named import named_env
 from sqirl.envs.naming import HOLD, asked_horizon, is_mdp_file, name_with, similar_files, split_held, split_name
+from sqirl.envs.own_states import distrusted
 from sqirl.envs.suites import FULL_ATARI, OURS, OWN, Suite
 from sqirl.envs.view import View
 from sqirl.errors import InvalidMDP, UnknownEnv
@@ -234,6 +235,17 @@ def _holding(description: EnvDescription, names: tuple[str, ...]) -> EnvDescript
         description,
         make_game=lambda: as_game(make_bare, description.name),
         make_own_env=lambda: _with_limit(make_bare(), time_limit(make())),
+    )
+
+
+def without_own_states(description: EnvDescription) -> EnvDescription:
+    """The same user's env, saved in another way than by its own get_state and set_state."""
+    make = description.make_own_env
+    assert make is not None
+    return replace(
+        description,
+        make_game=lambda: as_game(lambda: distrusted(without_bookkeeping(make())), description.name),
+        make_own_env=lambda: distrusted(make()),
     )
 
 

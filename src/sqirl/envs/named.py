@@ -16,6 +16,7 @@ from typing import Any
 import gymnasium as gym
 
 from sqirl.envs.actions import discrete_actions
+from sqirl.envs.calls import place_of
 from sqirl.envs.naming import (
     import_provider,
     similar_files,
@@ -25,7 +26,7 @@ from sqirl.envs.naming import (
     suggestions,
     version_of,
 )
-from sqirl.errors import OPTIONAL_MODULES, UnknownEnv
+from sqirl.errors import OPTIONAL_MODULES, UnknownEnv, one_line
 
 #: Modules that sqirl may import after a user's.
 _IMPORTED_LATER = {__name__.partition(".")[0], "scipy", "numba", "matplotlib", *OPTIONAL_MODULES}
@@ -86,8 +87,8 @@ def _call(factory: Callable[[], Any], name: str) -> gym.Env[Any, Any]:
     try:
         env = factory()
     except (Exception, SystemExit) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UnknownEnv(f"'{name}' could not be made: {type(error).__name__}: {reason}") from error
+        reason = one_line(str(error)) or "no message"
+        raise UnknownEnv(f"'{name}' could not be made: {type(error).__name__}: {reason}{place_of(error)}") from error
     if not isinstance(env, gym.Env):
         raise UnknownEnv(f"'{name}' made a {type(env).__name__}, not a gymnasium.Env")
     return discrete_actions(env)

@@ -23,7 +23,7 @@ from sqirl.results.outcomes import rank
 from sqirl.results.statistics import censored_median
 from sqirl.runs.config import STOP_MEAN, RunConfig
 from sqirl.runs.record import RunRecord
-from sqirl.runs.target import target_of
+from sqirl.runs.target import target_of, trouble_of
 
 #: Bisecting stops when the smallest solving value is within this factor of the largest that does not solve.
 FINE_ENOUGH = 1.5
@@ -114,7 +114,8 @@ def _search_smallest(context: SearchContext) -> Search:
     sweep, env, spec = context.sweep, context.env, context.spec
     if target_of(env).optimal is None:
         raise SqirlError(
-            f"the optimal return of {env.name} is not known, so no setting can be seen to solve it; "
+            trouble_of(env)
+            or f"the optimal return of {env.name} is not known, so no setting can be seen to solve it; "
             "`sqirl train` tries one setting"
         )
     best: float | None = None

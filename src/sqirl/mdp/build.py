@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sqirl.envs.check import is_random
 from sqirl.envs.description import EnvDescription, EnvLike, describe
-from sqirl.errors import InvalidMDP, SqirlError, WorkFailed
+from sqirl.errors import DoesNotReplay, InvalidMDP, SqirlError
 from sqirl.mdp.empirical import build_empirical
 from sqirl.mdp.enumeration import BuildProgress, Enumeration, Limits, library_versions
 from sqirl.mdp.reach import check_length
@@ -44,7 +44,7 @@ def build_mdp(
     """The MDP of an environment. It is exact, unless outcomes are random and the env does not tell their probabilities.
 
     If an env has toy_text's `P`, its dynamics are read from there. Any other env is enumerated: every action is taken in every
-    state. A sample of the transitions is then replayed in a new copy of the env, and a difference raises `WorkFailed`. Random
+    state. A sample of the transitions is then replayed in a new copy of the env, and a difference raises `DoesNotReplay`. Random
     outcomes are estimated from draws (`empirical.py`). If episodes start in different states, the starts and their
     probabilities are found by resets with many seeds. `sqirl.mdp.scope.scope_of(mdp)` says in words which of this was done. A
     sticky id gives the MDP of its game with sticky actions.
@@ -89,7 +89,7 @@ def build_mdp(
             mdp = build.to_mdp()
             try:
                 check_replays(mdp, build.keys, build.game.fresh(), replays)
-            except WorkFailed:
+            except DoesNotReplay:
                 if not is_random(description, steps=THOROUGH_STEPS):
                     raise
                 return build_empirical(description, limits, draws=draws, starts=starts, progress=progress)

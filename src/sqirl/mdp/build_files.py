@@ -10,7 +10,7 @@ from typing import Any
 
 from sqirl.envs.description import describe
 from sqirl.envs.ids import is_bridge_id, parse_id
-from sqirl.errors import InvalidMDP, SqirlError
+from sqirl.errors import InvalidMDP, SqirlError, counted
 from sqirl.mdp.build import BuildProgress, build_mdp
 from sqirl.mdp.journal import remove_journal
 from sqirl.mdp.scope import scope_of
@@ -63,7 +63,7 @@ class BuiltFile:
 
 def _size(mdp: TabularMDP) -> str:
     end = "closed" if mdp.depth is None else f"to step {mdp.depth}"
-    return f"{mdp.num_states:,} states, {mdp.num_actions} actions, {end}"
+    return f"{counted(mdp.num_states, 'state')}, {mdp.num_actions} actions, {end}"
 
 
 def build_files(

@@ -22,7 +22,7 @@ from sqirl.envs.description import EnvDescription
 from sqirl.envs.game import Game
 from sqirl.envs.randomness import global_randomness, step_with_seed
 from sqirl.envs.starts import Starts, StartsBySeed, starts_of
-from sqirl.errors import WorkFailed
+from sqirl.errors import EnvFailed, WorkFailed, counted
 from sqirl.mdp.enumeration import PROGRESS_INTERVAL, BuildProgress, Limits, provenance_of
 from sqirl.mdp.expand import key_of, pack, unpack
 from sqirl.mdp.tabular import END, Outcomes, TabularMDP
@@ -148,7 +148,10 @@ class _States:
         while self.depth < self.limits.horizon and first < last:
             for state in range(first, last):
                 for action in range(self.game.num_actions):
-                    self.draw_row(state, action)
+                    try:
+                        self.draw_row(state, action)
+                    except EnvFailed as error:
+                        raise EnvFailed(f"{error}; in a state {counted(self.depth, 'step')} after the start") from error
                 if not self.depth and self._is_late():  # an MDP has at least its starts
                     raise WorkFailed(
                         f"the draws of the first step took longer than {self.limits.time_limit:.0f} s; "

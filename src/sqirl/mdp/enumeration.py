@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sqirl.envs.description import EnvDescription
 from sqirl.envs.game import Game
 from sqirl.envs.starts import Starts, starts_of
-from sqirl.errors import WorkFailed
+from sqirl.errors import EnvFailed, WorkFailed, counted
 from sqirl.mdp.arrays import in_order_of_first_use
 from sqirl.mdp.expand import Block, expand, expand_last, key_of, look_of, pack
 from sqirl.mdp.frontier import FrontierExpander
@@ -160,8 +160,11 @@ class Enumeration:
                 self._check_memory()
                 level = replace(level, only_rewards=self._is_large_and_last(level))
                 following = PackedStates(self.folder)
-                if not self._expand_level(level, states, following, workers):
-                    return
+                try:
+                    if not self._expand_level(level, states, following, workers):
+                        return
+                except EnvFailed as error:
+                    raise EnvFailed(f"{error}; in a state {counted(level.number, 'step')} after the start") from error
                 self.levels.append(level)
                 level = level.next(len(self.keys) - level.first_state - level.size)
                 self._frontiers.append(level.size)

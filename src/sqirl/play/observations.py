@@ -16,7 +16,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from sqirl.envs.adapters import env_errors
+from sqirl.envs.calls import env_errors
 from sqirl.errors import EnvFailed
 
 #: Numbers that a text becomes, and how many of them count one word.

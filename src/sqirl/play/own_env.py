@@ -10,7 +10,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 
 from sqirl.envs.actions import discrete_actions
-from sqirl.envs.adapters import OLD_API, env_errors
+from sqirl.envs.calls import OLD_API, after, env_errors
 from sqirl.errors import EnvFailed
 from sqirl.play.observations import AsVector, needs_vector, problem_with
 
@@ -42,8 +42,10 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._name = name
         self._spaces = env.observation_space, env.action_space
+        self._actions: list[Any] = []  # of this episode
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self._actions = []
         with env_errors(self._name, "reset"):
             returned = self.env.reset(seed=seed, options=options)
         if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], dict)):
@@ -54,7 +56,8 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         return returned
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        with env_errors(self._name, "step"):
+        self._actions.append(action)
+        with env_errors(self._name, "step", self._actions):
             returned = self.env.step(action)
         if not isinstance(returned, tuple) or len(returned) != 5:
             raise EnvFailed(f"{self._name}: step() returned {_kind(returned)}; {OLD_API['step']}")
@@ -62,21 +65,27 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         self._check(observation, "step")
         if not isinstance(info, dict):
             raise EnvFailed(f"{self._name}: the info that step() returned is {_kind(info)}, not a dict")
-        with env_errors(self._name, "step"):
+        with env_errors(self._name, "step", self._actions):
             paid, ended, cut = float(reward), bool(terminated), bool(truncated)
         if not math.isfinite(paid):
-            raise EnvFailed(f"{self._name} returned the reward {paid} for action {action}; rewards must be finite")
+            raise EnvFailed(
+                f"{self._name} returned the reward {paid} for action {action}; rewards must be finite;{self._so_far}"
+            )
         if abs(paid) > LARGEST_REWARD:
             raise EnvFailed(
                 f"{self._name} returned the reward {paid:g} for action {action}; networks cannot learn more than "
-                f"{LARGEST_REWARD:g} in size; divide the rewards by a constant"
+                f"{LARGEST_REWARD:g} in size; divide the rewards by a constant;{self._so_far}"
             )
         return observation, paid, ended, cut, info
+
+    @property
+    def _so_far(self) -> str:
+        return after(self._actions) or " in reset"
 
     def _check(self, observation: Any, method: str) -> None:
         problem = problem_with(self._spaces[0], observation)
         if problem is not None:
-            raise EnvFailed(f"{self._name}: {method}() returned an observation that {problem}")
+            raise EnvFailed(f"{self._name}: {method}() returned an observation that {problem};{self._so_far}")
 
 
 class LimitedEpisodes(gym.wrappers.TimeLimit):

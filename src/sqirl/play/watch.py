@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.envs.actions import action_names, names_of_actions
-from sqirl.envs.adapters import env_errors, show_pictures
+from sqirl.envs.adapters import show_pictures
+from sqirl.envs.calls import env_errors
 from sqirl.envs.description import EnvDescription
 from sqirl.envs.game_env import GameEnv
 from sqirl.errors import MissingExtra

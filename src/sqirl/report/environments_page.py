@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sqirl.analysis.tolerance import TOLERANCES
 from sqirl.envs.ids import STICKINESS
+from sqirl.errors import counted
 from sqirl.report.environments import EnvironmentRow, as_printed, paper_algorithms
 from sqirl.report.predictors import predictors, predictors_section
 from sqirl.report.words import WORDS
@@ -52,7 +53,11 @@ def as_text(rows: Sequence[EnvironmentRow]) -> str:
     analysed = sum(row.optimal is not None for row in rows)
     labels = ", ".join(spec.label for spec in paper_algorithms())
     return "\n".join(
-        [*lines, "", f"{len(rows)} environments, {analysed} analysed exactly; {labels}: the paper's steps to solve"]
+        [
+            *lines,
+            "",
+            f"{counted(len(rows), 'environment')}, {analysed} analysed exactly; {labels}: the paper's steps to solve",
+        ]
     )
 
 

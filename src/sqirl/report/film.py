@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqirl.errors import SqirlError, WorkFailed
-from sqirl.play.watch import Picture, WatchedEpisode
-from sqirl.runtime.files import write_atomically
+from sqirl.play.watch import Picture, Stage, WatchedEpisode
+from sqirl.runtime.files import check_format, write_atomically
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -27,10 +27,22 @@ SPEED, PAUSE = 5, 5
 MOST_PICTURES = 3000
 
 
+#: Why there is no film of some environments.
+NO_PICTURES = (
+    "this environment draws no pictures (it has no render_mode 'rgb_array', and its observations are no pictures), so there is "
+    "no film; without -o the episodes are printed"
+)
+
+
+def check_pictures(stage: Stage, seed: int) -> None:
+    """Raise `SqirlError` if the environment draws no pictures: called before it is played."""
+    if stage.reset(seed).picture is None:
+        raise SqirlError(NO_PICTURES)
+
+
 def check_film_path(path: Path) -> None:
     """Raise `SqirlError` if no film can be written there: called before the work, not after it."""
-    if path.suffix not in FORMATS:
-        raise SqirlError(f"'{path}' ends in '{path.suffix}'; films are written as {' or '.join(FORMATS)}")
+    check_format(path, FORMATS, "films")
     if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
         raise SqirlError(f"'{path}' needs ffmpeg, which is not installed; write a .gif instead")
 
@@ -40,10 +52,7 @@ def save_film(episodes: Sequence[WatchedEpisode], names: Sequence[str] | None, p
     check_film_path(path)
     images = list(film_of(episodes, names))[:MOST_PICTURES]
     if not images:
-        raise SqirlError(
-            "this environment draws no pictures (it has no render_mode 'rgb_array', and its observations are no pictures), so "
-            "there is no film; without -o the episodes are printed"
-        )
+        raise SqirlError(NO_PICTURES)
     path.parent.mkdir(parents=True, exist_ok=True)
     write = _write_gif if path.suffix == ".gif" else _write_mp4
     write(images, path)

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqirl.envs.suites import OWN, SUITES
-from sqirl.errors import SqirlError
-from sqirl.runtime.files import check_writable
+from sqirl.runtime.files import check_format
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,9 +78,7 @@ def draw_diagonal(axes: Axes, low: float, high: float, label: str | None = None)
 
 def check_figure_path(path: Path) -> None:
     """Raise `SqirlError` if no figure can be written there: called before the work, not after it."""
-    if path.suffix not in FORMATS:
-        raise SqirlError(f"'{path}' ends in '{path.suffix}'; figures are written as {', '.join(FORMATS)}")
-    check_writable(path)
+    check_format(path, FORMATS, "figures")
 
 
 def save_figure(figure: Figure, path: Path) -> None:

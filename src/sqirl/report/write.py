@@ -12,7 +12,7 @@ from sqirl.report.page import report_page
 from sqirl.report.page_rows import OnRow
 from sqirl.report.tables import write_tables
 from sqirl.runs.record import RunRecord
-from sqirl.runtime.files import check_writable, write_atomically
+from sqirl.runtime.files import check_format, check_writable, write_atomically
 
 
 def write_report(
@@ -31,7 +31,7 @@ def write_report(
     `on_row` is told how many of the paper's rows are done. `figures`, `tables`: folders for the figures (PDF and SVG) and for
     the tables (CSV and LaTeX); None: not written. A place that cannot be written is an error before anything is drawn.
     """
-    check_writable(out)
+    check_format(out, [".html"], "pages")
     for folder in (figures, tables):
         if folder is not None:
             check_writable(folder / out.name)

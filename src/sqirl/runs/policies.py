@@ -13,6 +13,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sqirl.algorithms.checkpoints import read_checkpoint, write_checkpoint
 from sqirl.algorithms.sb3 import quiet_logger
 from sqirl.envs.description import EnvDescription, describe
+from sqirl.envs.naming import split_name
 from sqirl.errors import MissingExtra, SqirlError, WorkFailed
 from sqirl.play.training_env import training_env
 from sqirl.runs.config import RunConfig
@@ -57,7 +58,10 @@ def find_policy(name: str, folder: Path) -> Path:
             raise SqirlError(f"{len(found)} policies in '{folder}' begin with {name}; give more digits")
     else:
         wanted = describe(name).name
-        found = [each for each, config in saved_policies(folder) if config.env_id == wanted]
+        saved = list(saved_policies(folder))
+        found = [each for each, config in saved if config.env_id == wanted]
+        # A run with --horizon, --hold or --env-kwargs has them in the name of its env
+        found = found or [each for each, config in saved if split_name(config.env_id)[0] == wanted]
         found = sorted(found, key=lambda each: each.stat().st_mtime)[-1:]
     if not found:
         raise SqirlError(f"no saved policy of '{name}' in '{folder}'; train one with `sqirl train ALGORITHM ENV`")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
+from sqirl.errors import counted
 from sqirl.runs.config import RunConfig
 from sqirl.runs.fields import mapping, number, text, whole
 
@@ -125,7 +126,7 @@ class RunRecord:
         else:
             verdict = "not solved" if self.optimal_return is not None else "done"
         return (
-            f"{self.config.label}: {verdict}; last mean return {last.mean:.6g}{optimal}{exact}, {self.steps:,} steps, "
+            f"{self.config.label}: {verdict}; last mean return {last.mean:.6g}{optimal}{exact}, {counted(self.steps, 'step')}, "
             f"{self.seconds:.0f} s"
         )
 

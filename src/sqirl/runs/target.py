@@ -9,9 +9,9 @@ from functools import lru_cache
 import numpy as np
 
 from sqirl.analysis.archive import archived_analyses
-from sqirl.envs.adapters import env_errors
+from sqirl.envs.calls import env_errors, naming_actions
 from sqirl.envs.description import EnvDescription, describe
-from sqirl.errors import SqirlError
+from sqirl.errors import EnvFailed, SqirlError
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.scope import is_estimated, starts_are_drawn
 from sqirl.mdp.store import is_stored, stored_mdp
@@ -54,6 +54,17 @@ def target_of(env: EnvDescription | str) -> Target:
     return Target(description.row.paper_returns["optimal"], None, PRINTED_TOLERANCE)
 
 
+def trouble_of(description: EnvDescription) -> str | None:
+    """What a user's env did that is not allowed while its states were listed; None if they have no such trouble."""
+    try:
+        _quick_mdp(description)
+    except EnvFailed as error:
+        return str(error)
+    except SqirlError:
+        pass
+    return None
+
+
 @lru_cache(maxsize=64)
 def _quick_target(name: str, horizon: int | None) -> Target | None:
     """The exact returns of an environment that is given by its name; None if they are not found quickly."""
@@ -90,8 +101,13 @@ def _quick_mdp(description: EnvDescription) -> TabularMDP | None:
 def _seconds_of_a_step(description: EnvDescription, steps: int = 10) -> float:
     game, rng = description.make_game(), np.random.default_rng(0)
     began = time.monotonic()
+    actions: list[int] = []
     for _ in range(steps):
         state = game.get_state()
-        if game.step(int(rng.integers(game.num_actions)))[1]:
+        actions.append(int(rng.integers(game.num_actions)))
+        with naming_actions(actions):
+            over = game.step(actions[-1])[1]
+        if over:
             game.set_state(state)
+            actions.pop()
     return (time.monotonic() - began) / steps

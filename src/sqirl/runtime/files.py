@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from io import FileIO
@@ -82,6 +82,20 @@ def _umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
+
+
+def check_format(path: Path, formats: Sequence[str], what: str) -> None:
+    """Raise `SqirlError` if no file of one of these formats can be written at `path`.
+
+    :param formats: endings: '.png', '.svg'
+    :param what: what the file holds, for the message: 'figures'
+    """
+    if path.is_dir():
+        raise SqirlError(f"'{path}' is a folder; give the name of a file that ends in {' or '.join(formats)}")
+    if path.suffix not in formats:
+        ending = f"ends in '{path.suffix}'" if path.suffix else "has no ending"
+        raise SqirlError(f"'{path}' {ending}; {what} are written as {' or '.join(formats)}")
+    check_writable(path)
 
 
 def check_writable(path: Path) -> None:
