@@ -17,7 +17,7 @@ from sqirl.analysis.tolerance import TOLERANCES, with_tolerances
 from sqirl.diagnosis.features import Features, are_pictures, difficulty_of, epsilon_of, exact_features, leading
 from sqirl.envs.calls import time_for_calls
 from sqirl.envs.description import EnvDescription
-from sqirl.errors import DoesNotReplay, NotRestorable, OutOfTime, SqirlError
+from sqirl.errors import DoesNotReplay, NotRestorable, OutOfTime, SqirlError, counted
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.convert import expand_sticky, transition_matrix
 from sqirl.mdp.reach import check_horizon, reachable_sets
