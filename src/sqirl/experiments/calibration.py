@@ -51,9 +51,8 @@ class Preview:
         lines += [f"  {kind:28} {speed:10,.0f} steps/s" for kind, speed in sorted(self.speeds.items())]
         if self.live:
             some = ", ".join(self.live[:3]) + (" …" if len(self.live) > 3 else "")
-            lines.append(
-                f"{counted(len(self.live), 'environment has', 'environments have')} no table and {'is' if len(self.live) == 1 else 'are'} played live, which is slow: {some}"
-            )
+            have = counted(len(self.live), "environment has no table and is", "environments have no table and are")
+            lines.append(f"{have} played live, which is slow: {some}")
         return "\n".join(lines)
 
 
