@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import hostile_envs
 import sqirl as library
 from sqirl.cli.progress import about
-from sqirl.envs.calls import SHOWN_ACTIONS, after, env_errors
+from sqirl.envs.calls import SHOWN_ACTIONS, after, env_errors, report_long_calls
 from sqirl.errors import EnvFailed, SqirlError
 
 
@@ -47,3 +48,16 @@ def test_a_reward_that_is_no_number_says_when(build) -> None:
 
 def test_a_long_time_is_not_about() -> None:
     assert [about(seconds) for seconds in (60, 1e12)] == ["about 60 s", "more than 100 years"]
+
+
+def test_a_call_that_does_not_return_is_said_once() -> None:
+    said: list[str] = []
+    report_long_calls(0.2, said.append)
+    for actions in ([0, 1], [0, 1, 1]):
+        with env_errors("slow", "step", actions):
+            time.sleep(0.6)
+    with env_errors("fast", "step", [2]):
+        pass
+    time.sleep(0.3)
+    assert [text.partition(" has")[0] for text in said] == ["sqirl: slow: step()"] * 2
+    assert said[0].endswith("after actions 0, 1; Ctrl-C ends the command") and "after actions 0, 1, 1;" in said[1]

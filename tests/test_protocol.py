@@ -319,7 +319,7 @@ def test_the_preview_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.live == ("BRIDGE/alien_10_fs30-Sticky-v0",) and found.speeds.keys() == {
         "sqirl on MiniGrid", "sqirl on Atari", "ppo on MiniGrid", "ppo on Atari"
     }  # fmt: skip
-    assert "1 environments have no table and are played live" in str(found) and "50 steps/s" in str(found)
+    assert "1 environment has no table and is played live" in str(found) and "50 steps/s" in str(found)
     assert "no table" not in str(replace(found, live=())) and " …" in str(replace(found, live=tuple("abcd")))
     assert isinstance(found, Preview) and preview(replace(sweep, live=True)).live == sweep.envs
     assert "core hours" in str(found) and "GPU hours" in str(replace(found, device="cuda"))

@@ -197,7 +197,7 @@ class OwnSnapshots(GymGame):
     def reset(self) -> None:
         """Reset the env before its start is restored: what `get_state` leaves out begins anew, and replays detect it."""
         if self._start is not None:
-            with env_errors(self.name, "reset"):
+            with global_randomness(SEED), env_errors(self.name, "reset"):
                 self.env.reset(seed=SEED)
         super().reset()
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import sysconfig
+import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqirl.errors import EnvFailed, OutOfTime, SqirlError, one_line
@@ -21,9 +24,28 @@ OLD_API = {
 }
 #: So many of the last actions are part of a message.
 SHOWN_ACTIONS = 20
+#: A call that takes more seconds is said on stderr.
+LONG_CALL = 20.0
 
 _PACKAGE = str(Path(__file__).parent.parent)
 _LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """A call of an env that has not returned."""
+
+    name: str
+    method: str
+    actions: Sequence[int]
+    began: float
+
+    def __str__(self) -> str:
+        waited = f"{self.name}: {self.method}() has not returned for {time.monotonic() - self.began:.0f} s"
+        return f"{waited}{after(self.actions)}; Ctrl-C ends the command"
+
+
+_call: _Call | None = None  # the one that runs now
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 
@@ -45,6 +67,8 @@ def env_errors(name: str, method: str, actions: Sequence[int] = ()) -> Iterator[
     """
     if time.monotonic() > _deadline.get():
         raise OutOfTime(f"{name}: there is no time left to call {method}(); give more --time-limit")
+    global _call
+    outer, _call = _call, _Call(name, method, actions, time.monotonic())
     try:
         yield
     except SqirlError:
@@ -56,6 +80,27 @@ def env_errors(name: str, method: str, actions: Sequence[int] = ()) -> Iterator[
             hint = f"; {OLD_API[method]}" if method in OLD_API else ""
         failed = f"{name}: {method}() failed with {type(error).__name__}: {reason}"
         raise EnvFailed(f"{failed}{place_of(error)}{after(actions)}{hint}") from error
+    finally:
+        _call = outer
+
+
+def report_long_calls(seconds: float = LONG_CALL, say: Callable[[str], None] | None = None) -> None:
+    """Start a thread that says on stderr, once for each, which call of an env has not returned for so many seconds."""
+
+    def watch() -> None:
+        told: _Call | None = None
+        while True:
+            time.sleep(seconds / 4)
+            call = _call
+            if call is not None and call is not told and time.monotonic() - call.began > seconds:
+                told = call
+                (say or _say)(f"sqirl: {call}")
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager

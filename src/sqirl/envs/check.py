@@ -141,12 +141,12 @@ def check_episodes(game: Game, episodes: int = 5) -> None:
         return
     shape, rng = None, np.random.default_rng(0)
     for seed in range(episodes):
-        with env_errors(game.name, "reset"):
+        with global_randomness(seed), env_errors(game.name, "reset"):
             observation = env.reset(seed=seed)[0]
         shape = check_shape(game.name, observation, shape)
         check_actions(env, game.num_actions, game.name)
         action = int(rng.integers(game.num_actions))
-        with env_errors(game.name, "step", [action]):
+        with global_randomness(seed), env_errors(game.name, "step", [action]):
             observation = env.step(action + int(getattr(env.action_space, "start", 0)))[0]
         check_shape(game.name, observation, shape)
 

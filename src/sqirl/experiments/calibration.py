@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqirl.envs.description import describe
+from sqirl.errors import counted
 from sqirl.experiments.scheduler import OpenSearch
 from sqirl.experiments.search import search
 from sqirl.experiments.sweeps import Sweep
@@ -50,7 +51,8 @@ class Preview:
         lines += [f"  {kind:28} {speed:10,.0f} steps/s" for kind, speed in sorted(self.speeds.items())]
         if self.live:
             some = ", ".join(self.live[:3]) + (" …" if len(self.live) > 3 else "")
-            lines.append(f"{len(self.live)} environments have no table and are played live, which is slow: {some}")
+            have = counted(len(self.live), "environment has no table and is", "environments have no table and are")
+            lines.append(f"{have} played live, which is slow: {some}")
         return "\n".join(lines)
 
 

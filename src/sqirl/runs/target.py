@@ -57,7 +57,7 @@ def target_of(env: EnvDescription | str) -> Target:
 def trouble_of(description: EnvDescription) -> str | None:
     """What a user's env did that is not allowed while its states were listed; None if they have no such trouble."""
     try:
-        _quick_mdp(description)
+        _quick_mdp(describe(description.name))  # anew: `target_of` has imported its file again, as other classes
     except EnvFailed as error:
         return str(error)
     except SqirlError:
