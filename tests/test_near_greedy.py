@@ -130,15 +130,16 @@ def test_a_code_is_one_more_for_each_thousandth() -> None:
     assert code_of(0.0) == code_of(1e-16) == 0 and code_of(1.0) == LAST_CODE
 
 
+@pytest.mark.parametrize("allowed", [0.0, 1.0])
 @pytest.mark.parametrize("most", [1, 2, 5, 8])
 @pytest.mark.parametrize("last_good", [-1, 0, 1, 20_000, LAST_CODE])
-def test_the_search_ends_at_the_last_good_code(last_good: int, most: int) -> None:
+def test_the_search_ends_at_the_last_good_code(last_good: int, most: int, allowed: float) -> None:
     """Whether returns fall in one step, or as a power of Δ."""
     for shape in (
         lambda code: 1.0 if code <= last_good else -1.0,
         lambda code: 1 - math.exp((code - last_good - 0.5) / 999),
     ):
-        bracket = Bracket(1)
+        bracket = Bracket(1, allowed)
         for _ in range(60):
             if not bracket.is_open:
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from sqirl.analysis.near_greedy_steps import LAST_CODE, code_of
 USUAL_CODE = code_of(1e-5)
 #: Codes near the crossing of a straight line are at most this share of the whole interval away from it.
 NEAR = 1 / 8
+#: A smaller share of the loss that is allowed counts as this much.
+LEAST_LOSS = 1e-3
 #: With fewer codes at a time than this, they are spread evenly.
 LEAST_NEAR = 4
 
@@ -22,6 +25,7 @@ class Bracket:
     """What is known of one k: policies up to the code `good` earn enough, and up to the code `bad` they do not."""
 
     k: int
+    allowed: float  # the loss with which policies still earn enough
     good: int = -1
     bad: int = LAST_CODE + 1
     surplus: float | None = (
@@ -57,14 +61,19 @@ class Bracket:
             return [0, *_evenly(USUAL_CODE, LAST_CODE, most - 2), LAST_CODE]
         if self.good < 0:
             return [0, *_evenly(0, self.bad, most - 1)]
-        if self.surplus is None or self.lack is None or self.is_bent or most < LEAST_NEAR:
+        if self.surplus is None or self.lack is None or self.is_bent or most < LEAST_NEAR or not self.allowed:
             return _evenly(self.good, self.bad, most)
         return self._near_crossing(self.surplus, self.lack, most)
 
     def _near_crossing(self, surplus: float, lack: float, most: int) -> list[int]:
-        """Codes on both sides of the place where a straight line between the two returns crosses the limit."""
+        """Codes on both sides of the place where a straight line between the two crosses the limit.
+
+        The line is that of the logarithm of the loss, because a code is about the logarithm of Δ.
+        """
         width = self.bad - self.good
-        place, pairs = self.good + width * surplus / (surplus + lack), most // 2
+        least = max(self.allowed - surplus, LEAST_LOSS * self.allowed)
+        share = math.log(self.allowed / least) / math.log((self.allowed + lack) / least)
+        place, pairs = self.good + width * share, most // 2
         steps = max(NEAR * width, pairs) ** (np.arange(pairs) / (pairs - 1))  # 1 and more
         wanted = np.rint(place + np.concatenate([1 - steps, steps]) - 0.5).astype(int)
         return sorted({min(max(code, self.good + 1), self.bad - 1) for code in wanted.tolist()})

@@ -105,7 +105,7 @@ class ToleranceSearch:
 
     def _best_of(self, ks: Sequence[int], best: _Best | None, epsilon: float) -> _Best | None:
         """The best of these k and of what is known."""
-        brackets = [Bracket(k) for k in ks]
+        brackets = [Bracket(k, epsilon * (self.optimal - self.random)) for k in ks]
         while asked := self._codes_to_ask(brackets, best):
             returns = self._near_greedy.returns(
                 [bracket.k for bracket, codes in asked for _ in codes], [code for _, codes in asked for code in codes]
