@@ -163,10 +163,10 @@ def test_a_smaller_budget_answers_where_another_setting_solved() -> None:
 
 
 def test_a_search_is_finished_when_an_iteration_exceeds_the_budget() -> None:
-    """Freeway_10 has episodes of 10 steps: twice 250,000 of them are 5,000,000 steps."""
-    runs = [sqirl(seed, None, k=k, m=250_000) for k in range(1, 6) for seed in range(5)]
+    """Freeway_10 has episodes of 10 steps: four times 125,000 of them are 5,000,000 steps."""
+    runs = [sqirl(seed, None, k=k, m=125_000) for k in range(1, 6) for seed in range(5)]
     assert answered(runs) == (False, ())
-    fewer = [sqirl(seed, None, k=1, m=125_000) for seed in range(5)] + [
+    fewer = [sqirl(seed, None, k=1, m=120_000) for seed in range(5)] + [
         run for run in runs if run.config.chosen["k"] > 1
     ]
     assert answered(fewer) == (None, ("search with k=1 not finished",))

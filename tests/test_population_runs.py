@@ -435,5 +435,5 @@ def test_when_most_settings_fail_a_majority_of_seeds_goes_first(
     sweep = Sweep("s", (ROW,), ("sqirl",), seeds=5, values={"k": (1,), "m": (16,)})
     monkeypatch.setattr("sqirl.experiments.search._smallest", lambda context, setting, value: value)
     [finding] = Scheduler(sweep, tmp_path, jobs=8, device="cuda").run()
-    assert started[:3] == [(16, [0, 1, 2], ()), (32, [0, 1, 2], ()), (32, [3, 4], (20_000,) * 3)]
-    assert finding.steps == 20_000 and finding.best[0].chosen["m"] == 32
+    assert started[:3] == [(16, [0, 1, 2], ()), (64, [0, 1, 2], ()), (64, [3, 4], (20_000,) * 3)]
+    assert finding.steps == 20_000 and finding.best[0].chosen["m"] == 64

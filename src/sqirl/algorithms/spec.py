@@ -30,6 +30,10 @@ Options = Mapping[str, int]
 #: Live environments that PPO and DQN play side by side (appendix C of the paper).
 NUM_ENVS = 8
 
+#: A search multiplies a value that does not solve by this. Doubling would make twice as many long runs that fail, and these are
+#: most of what a search costs.
+SEARCH_GROWTH = 4
+
 #: Fields of run configs and of sweeps, which no option may be called.
 RESERVED_NAMES = frozenset({
     "algorithm", "env_id", "seed", "timesteps", "options", "live", "eval_every", "eval_episodes", "stop", "variant",
@@ -76,7 +80,7 @@ class AlgorithmSpec(ABC):
     colour: ClassVar[str]
     dark_colour: ClassVar[str]
     options: ClassVar[tuple[Option, ...]] = ()
-    #: A search looks for the smallest solving value of this option, by doubling and bisecting. None: nothing is searched.
+    #: A search looks for the smallest solving value of this option. None: nothing is searched.
     searched_option: ClassVar[str | None] = None
     #: Does a run depend on its budget? If not, a longer run passes through the same steps as a shorter one.
     depends_on_budget: ClassVar[bool] = True

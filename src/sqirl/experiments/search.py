@@ -1,7 +1,8 @@
 """The paper's search for the best setting of an algorithm on one environment.
 
 If the spec of the algorithm has a `searched_option`, the smallest value of that option with which the median run solves is
-searched for every setting of the other options: the value is doubled until it solves, then bisected, all settings side by side.
+searched for every setting of the other options: the value is multiplied until it solves, then bisected, all settings side by
+side.
 Otherwise every setting is tried. A search is a generator: it yields the runs that it needs next, which are those of one setting
 with all seeds, and receives their records, so it does not know where and in which order they are run. Where the median run is
 known to solve, a run that would take longer may come with a smaller budget, in which it did not solve.
@@ -9,11 +10,12 @@ known to solve, a run that would take longer may come with a smaller budget, in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqirl.algorithms.registry import algorithm
-from sqirl.algorithms.spec import AlgorithmSpec
+from sqirl.algorithms.spec import SEARCH_GROWTH, AlgorithmSpec
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.description import EnvDescription, describe
 from sqirl.errors import SqirlError
@@ -147,7 +149,8 @@ def _search_smallest(context: SearchContext) -> Search:
         if steps is not None and (best is None or steps < best):
             best, runs = steps, group
         runs = runs or group
-        if not bisection.update(solved=steps is not None):
+        whole = spec.max_steps(setting, env, config.timesteps + 1)
+        if not bisection.update(solved=steps is not None, cut=whole > config.timesteps):
             bisections.remove(bisection)
     return context.finding(best, runs, count)
 
@@ -171,24 +174,37 @@ def _smallest(context: SearchContext, setting: dict[str, int], value: int) -> in
 
 @dataclass
 class _Bisection:
-    """The values to try with one setting: doubled until one solves, then bisected."""
+    """The values to try with one setting: multiplied by `SEARCH_GROWTH` until one solves, then bisected.
+
+    Where the budget cuts runs for the first time, the value between the last two is tried too: its runs may be short enough.
+    """
 
     setting: dict[str, int]
     value: int  # the next value
-    low: int = 0  # no run with a value up to this solves
+    failed: list[int] = field(default_factory=list)  # runs with these values do not solve
     high: int | None = None  # runs with this value do
+    cut: bool = False  # has the budget cut runs that did not solve?
 
-    def update(self, *, solved: bool) -> bool:
-        """Take the result of the runs with `value`; True if there is a next value."""
+    def update(self, *, solved: bool, cut: bool) -> bool:
+        """Take the result of the runs with `value`, which the budget may have cut; True if there is a next value."""
+        before, is_first_cut = max(self.failed, default=0), cut and not self.cut
         if solved:
             self.high = self.value
         else:
-            self.low = self.value
+            self.failed.append(self.value)
+            self.cut = self.cut or cut
         if self.high is None:
-            self.value = 2 * self.low
+            middle = _middle(before, self.value)
+            goes_back = is_first_cut and before < middle < self.value
+            self.value = middle if goes_back else SEARCH_GROWTH * max(self.failed)
             return True
-        self.value = max(self.low + 1, round((max(self.low, 1) * self.high) ** 0.5))
-        return self.high > max(FINE_ENOUGH * self.low, self.low + 1) and self.value < self.high
+        low = max((value for value in self.failed if value < self.high), default=0)
+        self.value = max(low + 1, _middle(low, self.high))
+        return self.high > max(FINE_ENOUGH * low, low + 1) and self.value < self.high
+
+
+def _middle(low: int, high: int) -> int:
+    return round(math.sqrt(max(low, 1) * high))
 
 
 def _first_error(records: list[RunRecord]) -> str | None:

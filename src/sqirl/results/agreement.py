@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sqirl.algorithms.registry import algorithm
+from sqirl.algorithms.spec import SEARCH_GROWTH
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.catalogue import find_row
 from sqirl.envs.ids import parse_id
@@ -154,7 +155,7 @@ def _decisive(records: tuple[RunRecord, ...]) -> int:
 
 
 def _searched(outcome: Outcome, setting: Mapping[str, int], tried: list[tuple[RunRecord, ...]], budget: float) -> bool:
-    """Was the searched option doubled until a value solved, or until an iteration with twice the value exceeds the budget?
+    """Was a value found that solves, or would an iteration with the next value of the search exceed the budget?
 
     Episodes are taken to have the full length. Of a game with shorter ones, a finished search went further than this asks for.
     """
@@ -164,7 +165,7 @@ def _searched(outcome: Outcome, setting: Mapping[str, int], tried: list[tuple[Ru
     if any(_median_of(records).steps is not None for records in tried):
         return True
     largest = max(records[0].config.chosen.get(option, 0) for records in tried)  # a record may lack it
-    episodes = spec.episodes_per_iteration({**setting, option: 2 * largest}, _num_actions(outcome.env_id))
+    episodes = spec.episodes_per_iteration({**setting, option: SEARCH_GROWTH * largest}, _num_actions(outcome.env_id))
     return (episodes or 1) * parse_id(outcome.env_id).horizon >= budget
 
 

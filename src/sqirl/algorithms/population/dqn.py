@@ -183,7 +183,7 @@ def make_dqn(
     paper, layout = settings.hyperparameters, layout_of(table, table.num_actions)
     networks = make_networks(
         layout, table.screens, members=len(seeds), batch_size=paper.batch_size, key_length=table.key_length,
-        dtype=dtype, kernels=kernels,
+        dtype=dtype, kernels=kernels, inputs=table.inputs,
     )  # fmt: skip
     flat, device = initial_weights(layout, seeds, device=table.device), table.device
     lanes = DeviceLanes(table, th.tensor(seeds, device=device), num_lanes)

@@ -11,6 +11,7 @@ from sqirl.algorithms.population import plain
 from sqirl.algorithms.population.batch import AdamSettings, DeviceBatch, Heads, Learner, LossSettings
 from sqirl.algorithms.population.graph import captured
 from sqirl.algorithms.population.grid_layout import Grid
+from sqirl.algorithms.population.inputs import Inputs
 from sqirl.algorithms.population.layout import ATARI, Layout, Picture
 from sqirl.algorithms.population.networks import layout_for, torch_networks, uses_kernels
 from sqirl.algorithms.population.replay import DeviceReplay
@@ -39,8 +40,9 @@ class SQIRLStep:
     def __init__(
         self, settings: StepSettings, learner: Learner, replay: DeviceReplay, screens: th.Tensor, seeds: th.Tensor, *,
         dtype: th.dtype = th.bfloat16, precision: str = "ieee", kernels: bool | None = None,
+        inputs: Inputs | None = None,
     ) -> None:  # fmt: skip
-        """Networks in `dtype`; see `make_networks` for `kernels` and `TritonNetworks` for `precision`."""
+        """Networks in `dtype`; see `make_networks` for `kernels` and `inputs`, and `TritonNetworks` for `precision`."""
         self.settings, self.learner, self.replay, self.seeds = settings, learner, replay, seeds
         heads, device = settings.heads, screens.device
         self.layout = layout_for(settings.picture, heads.num_outputs)
@@ -59,7 +61,7 @@ class SQIRLStep:
             )
             self.networks.load(learner.flat)
         else:
-            self.plain = torch_networks(self.layout, screens, dtype)
+            self.plain = torch_networks(self.layout, screens, dtype, inputs)
         self._replay_graph: Callable[[], None] | None = None
 
     def run(self) -> None:

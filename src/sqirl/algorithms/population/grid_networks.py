@@ -2,6 +2,10 @@
 
 Convolutions are batched matrix products over patches, one batch entry for each member: grouped convolutions of so many small
 layers are slow. Nothing waits for the device, so that a step can be captured in a CUDA graph. Everything is float32.
+
+Where the table has fewer distinct observations than a minibatch has rows, the networks are evaluated on each of them once. The
+rows of the minibatch are chosen by a product with a matrix of zeros and ones: its gradient is a product too, which always adds
+in the same order.
 """
 
 from __future__ import annotations
@@ -9,12 +13,17 @@ from __future__ import annotations
 import torch as th
 from torch.nn import functional as F
 
+from sqirl.algorithms.population.batch import AdamSettings, Learner
+from sqirl.algorithms.population.devices import has_triton
 from sqirl.algorithms.population.grid_layout import CODES, Convolution, GridLayout
+from sqirl.algorithms.population.inputs import Inputs
 from sqirl.algorithms.population.layout import ALIGNMENT
-from sqirl.algorithms.population.plain import TorchNetworks
+from sqirl.algorithms.population.plain import TorchNetworks, adam
 
 #: Cells of all members that are evaluated at once without gradient. The patches of the first layer are 864 bytes a cell.
 MOST_CELLS = 2**20
+#: Above so many distinct observations a minibatch always has fewer rows.
+FEW_INPUTS = 512
 
 
 def patches(x: th.Tensor, layer: Convolution) -> th.Tensor:
@@ -30,18 +39,21 @@ class GridNetworks(TorchNetworks):
 
     layout: GridLayout
 
-    def __init__(self, layout: GridLayout, screens: th.Tensor) -> None:
-        """Screens are (N, width, height, 3) uint8."""
+    def __init__(self, layout: GridLayout, screens: th.Tensor, inputs: Inputs | None = None) -> None:
+        """Screens are (N, width, height, 3) uint8; `inputs` are the distinct observations, where they are listed."""
         super().__init__(screens, th.float32)
-        self.layout = layout
+        self.layout, self.inputs = layout, inputs
         device = screens.device
         self._clock = th.tensor(layout.grid.clock, dtype=th.float32, device=device) / 255
         # For each one-hot plane, the code that it stands for and the place of this code in a cell
         self._codes = th.cat([th.arange(count, dtype=th.uint8) for count in CODES]).to(device)
         self._places = th.arange(len(CODES)).repeat_interleave(th.tensor(CODES)).to(device)
+        few = inputs is not None and len(inputs) <= FEW_INPUTS
+        self._all = self.observe(inputs.keys[None]) if inputs is not None and few else None  # (1, U, …)
+        self._numbers = th.arange(len(inputs) if inputs is not None else 0, device=device)
 
     def copy(self) -> GridNetworks:
-        return GridNetworks(self.layout, self.screens)
+        return GridNetworks(self.layout, self.screens, self.inputs)
 
     def observe(self, keys: th.Tensor) -> th.Tensor:
         """(P, R, width, height, planes) with the padding of planes and sides; codes one-hot or divided by 255, time in [0, 1]."""
@@ -53,6 +65,22 @@ class GridNetworks(TorchNetworks):
         (width, height), missing = grid.padded_sides, grid.padded_planes - grid.architecture.planes
         seen = th.cat([planes, time], dim=-1)
         return F.pad(seen, (0, missing, 0, height - grid.height, 0, width - grid.width))
+
+    def learn(self, flat: th.Tensor, keys: th.Tensor, learned: int) -> tuple[th.Tensor, th.Tensor]:
+        if self._all is None or self.inputs is None or len(self.inputs) > keys.shape[1]:
+            return super().learn(flat, keys, learned)
+        leaf = flat.detach().requires_grad_()
+        found = self.evaluate(leaf, self._all.expand(len(flat), *self._all.shape[1:]))
+        chosen = (self.inputs.places(keys)[..., None] == self._numbers).float()  # (P, R, U)
+        return leaf, th.bmm(chosen, found)
+
+    def optimize(self, learner: Learner, gradient: th.Tensor, settings: AdamSettings) -> None:
+        if not has_triton(gradient.device):
+            adam(learner, gradient, settings)
+            return
+        from sqirl.algorithms.population.step_kernels import adam_by_gradient
+
+        adam_by_gradient(learner, gradient, settings)
 
     @th.no_grad()
     def forward(self, flat: th.Tensor, keys: th.Tensor) -> th.Tensor:

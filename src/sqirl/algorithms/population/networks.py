@@ -10,6 +10,7 @@ from sqirl.algorithms.population.batch import AdamSettings, Learner, Loss
 from sqirl.algorithms.population.devices import has_triton
 from sqirl.algorithms.population.grid_layout import Grid, GridLayout
 from sqirl.algorithms.population.grid_networks import GridNetworks
+from sqirl.algorithms.population.inputs import Inputs
 from sqirl.algorithms.population.layout import FlatLayout, Layout, Picture
 from sqirl.algorithms.population.plain import PlainNetworks, TorchNetworks
 from sqirl.algorithms.population.table import DeviceTable
@@ -57,12 +58,13 @@ def uses_kernels(layout: FlatLayout, device: th.device, kernels: bool | None) ->
 
 def make_networks(
     layout: FlatLayout, screens: th.Tensor, *, members: int, batch_size: int, key_length: int,
-    dtype: th.dtype = th.bfloat16, kernels: bool | None = None,
+    dtype: th.dtype = th.bfloat16, kernels: bool | None = None, inputs: Inputs | None = None,
 ) -> Networks:  # fmt: skip
     """Networks that learn from `batch_size` observations of each member.
 
     :param dtype: of activations and of the weights as they are read; weights and sums are float32. Grids are always float32
     :param kernels: use Triton; if None, where there is a GPU and Triton is installed. Grids never use it
+    :param inputs: the distinct observations of the table, where they are listed
     """
     if uses_kernels(layout, screens.device, kernels):
         from sqirl.algorithms.population.triton_networks import Size, TritonNetworks
@@ -70,13 +72,15 @@ def make_networks(
         assert isinstance(layout, Layout)
         size = Size(members, batch_size, batch_size)
         return TritonNetworks(layout, screens, size, key_length=key_length, dtype=dtype)
-    return torch_networks(layout, screens, dtype)
+    return torch_networks(layout, screens, dtype, inputs)
 
 
-def torch_networks(layout: FlatLayout, screens: th.Tensor, dtype: th.dtype = th.float32) -> TorchNetworks:
+def torch_networks(
+    layout: FlatLayout, screens: th.Tensor, dtype: th.dtype = th.float32, inputs: Inputs | None = None
+) -> TorchNetworks:
     """The networks of a layout in plain torch."""
     if isinstance(layout, GridLayout):
-        return GridNetworks(layout, screens)
+        return GridNetworks(layout, screens, inputs)
     if isinstance(layout, Layout):
         return PlainNetworks(layout, screens, dtype)
     raise SqirlError(f"there are no networks for {layout}")

@@ -152,7 +152,11 @@ class TorchNetworks(ABC):
     def descend(self, learner: Learner, keys: th.Tensor, loss: Loss, settings: AdamSettings) -> None:
         """One step of Adam on the losses (P,) that `loss` computes from the outputs (P, B, outputs)."""
         leaf, out = self.learn(learner.flat, keys, keys.shape[1])
-        adam(learner, th.autograd.grad(loss(out).sum(), leaf)[0], settings)
+        self.optimize(learner, th.autograd.grad(loss(out).sum(), leaf)[0], settings)
+
+    def optimize(self, learner: Learner, gradient: th.Tensor, settings: AdamSettings) -> None:
+        """One step of Adam by the gradient (P, n)."""
+        adam(learner, gradient, settings)
 
     @th.no_grad()
     def forward(self, flat: th.Tensor, keys: th.Tensor) -> th.Tensor:
@@ -208,4 +212,4 @@ def sqirl_step(
     optimizer: AdamSettings,
 ) -> None:
     """One gradient step of every running member."""
-    adam(learner, sqirl_gradient(networks, learner, heads, batch, settings), optimizer)
+    networks.optimize(learner, sqirl_gradient(networks, learner, heads, batch, settings), optimizer)

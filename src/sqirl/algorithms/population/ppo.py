@@ -256,7 +256,7 @@ def make_ppo(
     paper, layout = settings.hyperparameters, layout_of(table, table.num_actions + 1, actor_critic=True)
     networks = make_networks(
         layout, table.screens, members=len(seeds), batch_size=paper.batch_size, key_length=table.key_length,
-        dtype=dtype, kernels=kernels,
+        dtype=dtype, kernels=kernels, inputs=table.inputs,
     )  # fmt: skip
     flat = initial_weights(layout, seeds, initialize=orthogonal_weights, device=table.device)
     lanes = DeviceLanes(table, th.tensor(seeds, device=table.device), num_lanes)

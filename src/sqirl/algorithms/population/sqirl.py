@@ -15,7 +15,8 @@ from sqirl.algorithms.population.batch import AdamSettings, Heads, Learner, Loss
 from sqirl.algorithms.population.evaluation import Policies
 from sqirl.algorithms.population.gradient_step import SQIRLStep, StepSettings
 from sqirl.algorithms.population.graph import captured
-from sqirl.algorithms.population.lanes import DeviceLanes, greedy_actions, returns_to_go
+from sqirl.algorithms.population.greedy import GreedyPolicies
+from sqirl.algorithms.population.lanes import DeviceLanes, returns_to_go
 from sqirl.algorithms.population.layout import initial_weights
 from sqirl.algorithms.population.networks import Networks, layout_of
 from sqirl.algorithms.population.replay import DeviceReplay, DeviceTransitions
@@ -69,7 +70,8 @@ class SQIRLPopulation:
         self.networks: Networks = self.step.networks if self.step.kernels else self.step.plain
         self.networks.load(self.learner.flat)
         self.precision = precision_of(self.networks)
-        self.frozen: list[th.Tensor] = []  # weights (P, n) of π_0, π_1, …
+        self.greedy = GreedyPolicies(self.networks, self.learner, table.num_actions, table.inputs)
+        self.frozen: list[th.Tensor] = []  # π_0, π_1, …, as `GreedyPolicies.current` gives them
         self.collected = th.zeros(len(members), dtype=th.int64, device=device)  # steps of this iteration
         self._steps = [0] * len(members)
         self._episodes = _EpisodePlayer(self)
@@ -84,7 +86,9 @@ class SQIRLPopulation:
         layout = layout_of(table, heads.num_outputs)
         flat = initial_weights(layout, [member.seed for member in members], device=table.device)
         learner = Learner.start(flat, heads, rate=paper.learning_rate, k=[member.k for member in members])
-        return SQIRLStep(settings, learner, self.replay, table.screens, self.seeds, dtype=dtype, kernels=kernels)
+        return SQIRLStep(
+            settings, learner, self.replay, table.screens, self.seeds, dtype=dtype, kernels=kernels, inputs=table.inputs
+        )
 
     @property
     def iteration(self) -> int:
@@ -119,7 +123,7 @@ class SQIRLPopulation:
             for _ in range(until - done):
                 self.step()
             done = until
-        self.frozen.append(self.learner.flat.clone())
+        self.frozen.append(self.greedy.current().clone())
 
     def _gradient_steps(self) -> list[int]:
         """Of each member in this iteration: enough for its epochs over m·T samples, or over the steps that it played."""
@@ -130,16 +134,15 @@ class SQIRLPopulation:
 
     def policies(self, rows: int) -> Policies:
         """The policy is the frozen one, and the current network at timesteps that have none."""
-        networks = self.networks.separate(rows, self.learner.flat.clone())
+        actor = self.greedy.actor(rows)
 
         def prepare(t: int) -> None:
-            networks.load(self.frozen[t] if t < self.iteration else self.learner.flat)
+            if t < self.iteration:
+                actor.load(self.frozen[t])
+            elif t == self.iteration:  # the later timesteps have the same
+                actor.load(self.greedy.current())
 
-        return Policies(prepare, lambda keys: self.greedy(networks, keys))
-
-    def greedy(self, networks: Networks, keys: th.Tensor) -> th.Tensor:
-        """(P, L) the greedy actions of networks."""
-        return greedy_actions(networks.outputs(keys), self.learner.k, self.table.num_actions)
+        return Policies(prepare, actor.act)
 
     # Checkpoints ------------------------------------------------------------------------------------------------------
 
@@ -187,7 +190,7 @@ class _EpisodePlayer:
         self.lanes, self.columns = lanes, _Columns.empty(population.table.horizon, lanes)
         members = len(population.members)
         self.rows = min(lanes.num, max(1, MOST_ROWS // members))
-        self.networks = population.networks.separate(self.rows, population.learner.flat.clone())
+        self.actor = population.greedy.actor(self.rows)
         used = th.arange(lanes.num, device=lanes.t.device) < population.episodes[:, None]
         self.used, self.active = used, used.clone()
         self.t = th.zeros(1, dtype=th.int64, device=lanes.t.device)
@@ -205,7 +208,7 @@ class _EpisodePlayer:
         self.population.collected.zero_()
         for t in range(self.population.table.horizon):
             if t < len(frozen):
-                self.networks.load(frozen[t])
+                self.actor.load(frozen[t])
                 self._frozen_step()
             else:
                 self._random_step()
@@ -219,7 +222,7 @@ class _EpisodePlayer:
         count = keys.shape[1]
         if count < self.rows:  # the last part: buffers have a fixed size
             keys = th.cat([keys, keys[:, :1].expand(-1, self.rows - count, -1)], dim=1)
-        return self.population.greedy(self.networks, keys.contiguous())[:, :count].clone()
+        return self.actor.act(keys.contiguous())[:, :count].clone()
 
     def _step_random(self) -> None:
         self._record(self.lanes.random_actions())

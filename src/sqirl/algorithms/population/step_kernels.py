@@ -5,9 +5,11 @@ The dense layer holds 94 % of the weights. Its gradient is computed in the kerne
 
 from __future__ import annotations
 
+import torch as th
 import triton
 import triton.language as tl
 
+from sqirl.algorithms.population.batch import AdamSettings, Learner
 from sqirl.algorithms.sqirl.hyperparameters import LEAST_LOSS
 
 _LEAST: tl.constexpr = tl.constexpr(LEAST_LOSS)
@@ -244,3 +246,43 @@ def dense_weight_grad(
         _adam(flat, first, second, copy, place, acc, False, scalars + 3 * p, BETA1, BETA2, EPSILON, COPY)
     else:
         tl.store(grad + place, acc)
+
+
+@triton.jit
+def adam_of_gradient(
+    flat, first, second, grad, scalars, running, size, BETA1: tl.constexpr, BETA2: tl.constexpr, EPSILON: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Adam for the weights (P, size) of running members by their gradients (P, size)."""
+    p = tl.program_id(1).to(tl.int64)
+    if tl.load(running + p) == 0:
+        return
+    offset = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    live, place = offset < size, p * size + offset
+    rate, scale, clip = tl.load(scalars + 3 * p), tl.load(scalars + 3 * p + 1), tl.load(scalars + 3 * p + 2)
+    g = tl.load(grad + place, mask=live, other=0.0)
+    m = tl.load(first + place, mask=live, other=0.0)
+    v = tl.load(second + place, mask=live, other=0.0)
+    w = tl.load(flat + place, mask=live, other=0.0)
+    m = BETA1 * m + ((1.0 - BETA1) * clip) * g
+    v = BETA2 * v + ((1.0 - BETA2) * clip * clip) * g * g
+    tl.store(first + place, m, mask=live)
+    tl.store(second + place, v, mask=live)
+    tl.store(flat + place, w - rate * m / (tl.sqrt(v) * scale + EPSILON), mask=live)
+
+
+def adam_by_gradient(learner: Learner, gradient: th.Tensor, settings: AdamSettings) -> None:
+    """One step of Adam for the members that are running, by the gradient (P, n), as `plain.adam` makes it."""
+    members, size = gradient.shape
+    scalars = th.empty(members, 3, device=gradient.device)
+    betas = {"BETA1": settings.beta1, "BETA2": settings.beta2}
+    adam_scalars[(triton.cdiv(members, 128),)](
+        learner.steps, learner.running, learner.rates, scalars, members, BLOCK=128, **betas
+    )
+    if settings.max_norm is not None:
+        norms = th.linalg.vector_norm(gradient, dim=1)
+        scalars[:, 2] = (settings.max_norm / (norms + 1e-6)).clamp(max=1.0)
+    adam_of_gradient[(triton.cdiv(size, 1024), members)](
+        learner.flat, learner.first, learner.second, gradient.contiguous(), scalars, learner.running, size,
+        EPSILON=settings.epsilon, BLOCK=1024, **betas,
+    )  # fmt: skip

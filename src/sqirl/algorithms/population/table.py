@@ -9,6 +9,7 @@ import numpy as np
 import torch as th
 
 from sqirl.algorithms.population.grid_layout import ARCHITECTURES, Grid
+from sqirl.algorithms.population.inputs import Inputs, distinct_inputs
 from sqirl.algorithms.population.layout import Picture, blocked_screens
 from sqirl.errors import SqirlError
 from sqirl.mdp.tabular import END, TabularMDP
@@ -37,6 +38,7 @@ class DeviceTable:
     reward_factor: float = 1.0
     uses_clock: bool = False  # the last entry of a key is the timestep
     truncates: bool = False  # see `Table.truncates`
+    inputs: Inputs | None = None  # the distinct observations, where they are listed
 
     @property
     def key_length(self) -> int:
@@ -65,13 +67,18 @@ def device_table(
     picture = _picture(table, network)
     states = np.append(np.arange(mdp.num_states), END)
     frames = th.from_numpy(table.frames).to(device)
+    transitions = th.tensor(mdp.transitions, dtype=th.int32, device=device)
+    screen_of = th.tensor(table.screens_of(states), dtype=th.int32, device=device)
+    start, inputs = int(mdp.start_states[0]), None
+    if isinstance(picture, Grid):
+        inputs = distinct_inputs(transitions, screen_of, start_state=start, clock=picture.clock)
     return DeviceTable(
-        th.tensor(mdp.transitions.reshape(-1), dtype=th.int32, device=device),
+        transitions.reshape(-1),
         th.tensor(mdp.rewards.reshape(-1) / reward_factor, dtype=th.float32, device=device),
-        th.tensor(table.screens_of(states), dtype=th.int32, device=device),
+        screen_of,
         frames.contiguous() if isinstance(picture, Grid) else blocked_screens(frames),
         th.tensor(table.first_keys(mdp.start_states)[0], dtype=th.int32, device=device),
-        start_state=int(mdp.start_states[0]),
+        start_state=start,
         num_actions=mdp.num_actions,
         horizon=table.horizon,
         stickiness=mdp.stickiness,
@@ -79,6 +86,7 @@ def device_table(
         reward_factor=reward_factor,
         uses_clock=view.uses_clock,
         truncates=table.truncates,
+        inputs=inputs,
     )
 
 
