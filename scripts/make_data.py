@@ -23,6 +23,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archive_path, growth_path
 from sqirl.analysis.result import Analysis
@@ -58,7 +60,7 @@ def main() -> None:
     parser.add_argument("wanted", nargs="*", default=["minigrid"])
     parser.add_argument("--time-limit", type=float)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--frames", action="store_true", help="only draw the frames of shipped MDPs that lack them")
+    parser.add_argument("--frames", action="store_true", help="only draw the frames of the wanted shipped MDPs again")
     parser.add_argument("--tolerances", action="store_true", help="only add effective horizons within tolerances")
     parser.add_argument(
         "--reanalyze", action="store_true", help="only analyse the stored rows that are not known to be exact"
@@ -68,7 +70,7 @@ def main() -> None:
         reanalyze(options.wanted)
         return
     if options.frames:
-        add_frames()
+        draw_frames(options.wanted)
         return
     if options.tolerances:
         add_tolerances()
@@ -155,13 +157,19 @@ def ship(mdp: TabularMDP, path: Path) -> None:
     path.unlink()
 
 
-def add_frames() -> None:
-    """Draw the frames of shipped MDPs that have none yet, the smallest first."""
+def draw_frames(wanted: list[str]) -> None:
+    """Draw the frames of the wanted shipped MDPs, the smallest first."""
     for path in sorted(shipped_folder().glob("*.npz"), key=lambda path: path.stat().st_size):
         mdp = TabularMDP.load(path)
-        if mdp.screens is None:
-            ship(with_frames(mdp, describe(f"BRIDGE/{path.stem}-v0").view()), path)
-            print(f"{path.stem}: {path.stat().st_size:,} bytes", flush=True)
+        if not any(text in (parse_id(mdp.name).suite, path.stem) for text in wanted):
+            continue
+        before = mdp.screens
+        drawn = with_frames(replace(mdp, screens=None), describe(mdp.name).view())
+        assert drawn.screens is not None
+        same = before is not None and np.array_equal(before, drawn.screens)
+        if not same:
+            ship(drawn, path)
+        print(f"{path.stem}: {path.stat().st_size:,} bytes{', as before' if same else ''}", flush=True)
 
 
 def reanalyze(wanted: list[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
+from importlib import import_module
 
 import pytest
 
@@ -12,7 +14,9 @@ import sqirl
 from sqirl.diagnosis.facts import probe
 from sqirl.diagnosis.simulator import EnvSimulator
 from sqirl.envs.calls import env_errors, time_for_calls
-from sqirl.errors import NotEnumerable, OutOfTime, SqirlError
+from sqirl.errors import OutOfTime, SqirlError
+
+diagnose_module = import_module("sqirl.diagnosis.diagnose")
 
 
 @pytest.mark.parametrize(("env", "states"), [("Lies", 5), ("HalfRestored", 5), ("ForgetsTheKey", 9)])
@@ -22,13 +26,13 @@ def test_an_env_whose_states_are_wrong_is_copied(env: str, states: int) -> None:
     assert found.facts.saved_by.startswith("copies of the whole env (not by its get_state and set_state")
 
 
-def test_another_way_of_saving_is_taken_until_there_is_none() -> None:
+def test_another_way_of_saving_is_taken_as_long_as_there_is_one() -> None:
     simulator = EnvSimulator(envs.Walk(), "walk", horizon=10)
     assert simulator.saved_by == "copies of the whole env"
     simulator.save_another_way()
     assert simulator.saved_by.startswith("replaying its actions")
-    with pytest.raises(NotEnumerable, match="does not repeat an episode"):
-        simulator.save_another_way()
+    simulator.save_another_way()
+    assert simulator.saved_by.startswith("replaying its actions")
 
 
 def test_a_slow_env_keeps_the_limit_and_gets_its_sample() -> None:
@@ -53,6 +57,23 @@ def test_trying_out_a_slow_env_is_short() -> None:
     simulator = EnvSimulator(envs.Slow(), "slow", horizon=20)
     found = probe(simulator, 0.5)
     assert time.monotonic() - began < 6 and 5 < found.steps_per_second < 11
+
+
+def test_what_a_slow_env_was_not_tested_for_is_said() -> None:
+    found = probe(EnvSimulator(envs.Slow(), "slow", horizon=20), 0.05)
+    assert found.random_start is False and found.random_steps is None
+    facts = sqirl.diagnose("diagnosis_envs:Slow", horizon=10, time_limit=5).facts
+    assert facts.randomness == "not tested, because calls are slow: the outcomes of actions"
+    assert replace(facts, random_steps=False).randomness.startswith("none: every episode")
+
+
+def test_a_verdict_without_a_look_at_observations_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*arguments: object) -> None:
+        raise OutOfTime("late")
+
+    monkeypatch.setattr(diagnose_module, "labels_of", late)
+    found = sqirl.diagnose("diagnosis_envs:Alternate", horizon=6, time_limit=10)
+    assert found.verdict.text[-1] == diagnose_module.NOT_LOOKED_AT and found.observations is None
 
 
 def test_no_call_begins_when_the_time_is_over() -> None:

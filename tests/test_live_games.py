@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from itertools import product
+from math import ceil
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -73,6 +77,23 @@ def test_grey_84_is_the_mean_over_areas() -> None:
     small = grey_84(screen)
     assert small.shape == (84, 84) and (small[:42] == 200).all() and (small[42:] == 0).all()
     assert abs(float(small.mean()) - 100) < 1
+
+
+def test_grey_84_is_exact_on_every_processor() -> None:
+    """Against fractions, with many pixels that lie halfway between two greys: the order of a float sum would decide these."""
+    screen = np.random.default_rng(0).integers(0, 4, (210, 160, 1), np.uint8).repeat(3, axis=2)
+    small, ties = grey_84(screen), 0
+    for y, x in product(range(84), range(0, 84, 7)):
+        top, left = Fraction(y * 210, 84), Fraction(x * 160, 84)
+        bottom, right = top + Fraction(210, 84), left + Fraction(160, 84)
+        total = sum(
+            (min(bottom, i + 1) - max(top, i)) * (min(right, j + 1) - max(left, j)) * int(screen[i, j, 0])
+            for i, j in product(range(int(top), ceil(bottom)), range(int(left), ceil(right)))
+        )
+        mean = total / Fraction(210 * 160, 84 * 84)
+        ties += mean % 1 == Fraction(1, 2)
+        assert small[y, x] == round(mean)
+    assert ties
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from sqirl.analysis import tolerance
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.backward import Exactness, backward_pass, return_range
 from sqirl.analysis.code_search import Bracket
+from sqirl.analysis.memory import NotEnoughMemory
 from sqirl.analysis.near_greedy import NearGreedy
 from sqirl.analysis.near_greedy_steps import LAST_CODE, code_of, lead_of
 from sqirl.mdp.build import build_mdp
@@ -117,10 +119,30 @@ def test_the_horizon_does_not_depend_on_memory(kind: str, monkeypatch: pytest.Mo
     mdp = tables(kind)
     whole = analyze(mdp, tolerances=(0.1, 0.3))
     for limit in (8, 12, 20):
+        scarce = Exactness(mdp, memory=limit * 8 * mdp.num_states * (mdp.num_actions + 1))
         monkeypatch.setattr(
-            NearGreedy, "_limit", property(lambda self, limit=limit: limit * 8 * mdp.num_states * (mdp.num_actions + 1))
+            tolerance, "NearGreedy", lambda *args, scarce=scarce, **kw: NearGreedy(*args, **{**kw, "exactness": scarce})
         )
         assert analyze(mdp, tolerances=(0.1, 0.3)).tolerant == whole.tolerant
+
+
+def test_too_little_memory_for_many_actions_is_one_line() -> None:
+    """The leads over 60 actions take more memory than a backward pass of one k."""
+    mdp = random_tables(0, 200, 60, T, signed=False)
+    found = [near_greedy(mdp, memory).look_at(1, 6) for memory in (60_000, 100_000, 10_000_000)]
+    assert found == sorted(found) and 1 <= found[0] < found[-1] == 6
+    with pytest.raises(NotEnoughMemory, match=r"200 states and 60 actions, does not fit into .* GB; free memory"):
+        near_greedy(mdp, 20_000).look_at(1, 6)
+
+
+def test_leads_are_given_back_before_more_memory_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = near_greedy(tables("deterministic"))
+    search.look_at(1, 2)
+    buffer, held = search._exactness.buffer, []
+    take = buffer.words
+    monkeypatch.setattr(buffer, "words", lambda num_words: held.append(len(search._kept)) or take(num_words))
+    search.look_at(1, 6)
+    assert held == [0]
 
 
 def test_a_code_is_one_more_for_each_thousandth() -> None:

@@ -166,7 +166,7 @@ def test_a_fifth_algorithm_has_its_options_on_the_command_line(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["config"]["tries"] == 2
     report = ("report", "--no-pictures", "--no-shipped", "-o", str(tmp_path / "r.html"), "--runs", str(tmp_path))
-    assert "1 runs" in call("random_search", *report).stdout
+    assert "1 run\n" in call("random_search", *report).stdout
     without = call("", *report)  # a record of an algorithm that is not known is left out, and stays where it is
     assert without.returncode == 0 and "0 runs" in without.stdout and "left out: unknown algorithm" in without.stderr
     wrong = call("no_such_module", "envs")

@@ -126,6 +126,13 @@ def test_what_cannot_be_watched(sqirl, tmp_path: Path) -> None:
         assert code in (1, 2) and not out and message in err and len(err.splitlines()) == 1
 
 
+def test_options_of_an_env_do_not_change_what_a_model_or_a_run_is(sqirl, tmp_path: Path) -> None:
+    code, _, err = sqirl("watch", "model.zip", "--horizon", "10")
+    assert code == 2 and "'model.zip' does not say what it plays; name its environment with --env ENV" in err
+    code, _, err = sqirl("watch", "abcdef12", "--horizon", "10")
+    assert code == 2 and "no saved policy of 'abcdef12'" in err
+
+
 def test_an_env_without_pictures(sqirl, tmp_path: Path) -> None:
     path = trained(tmp_path, "gorp", "CartPole-v1", timesteps=100, m=1)
     code, _, err = sqirl("watch", str(path), "--episodes", "1")

@@ -182,11 +182,29 @@ def test_the_first_line_says_what_was_analysed(sqirl) -> None:
 def test_an_env_that_is_too_large_says_what_is_known(sqirl) -> None:
     code, out, err = sqirl("whatif", "CartPole-v1", "--frame-skip", "2", "--max-states", "60")
     last = err.splitlines()[-1]
-    assert code == 1 and not out and last.startswith("sqirl: CartPole-v1 has more than ")
-    assert "the limit of 60 states or 120 s was reached" in last and "see `sqirl diagnose`, which samples" in last
+    assert (
+        code == 1 and not out and last.startswith("sqirl: CartPole-v1: the limit of 60 states or 120 s was reached: ")
+    )
+    assert "or give --horizon" in last and last.endswith("or sample with `sqirl diagnose`")
 
 
 def test_the_horizon_that_it_has_is_no_change() -> None:
     assert [change.label for change in whatif(corridor(), horizon=[8, 4]).changes] == ["as it is", "horizon 4"]
+    cut = whatif(corridor(), horizon=[8], own_horizon=100)
+    assert [change.label for change in cut.changes] == ["horizon 8"]
     endless = replace(corridor(), horizon=None)
     assert [change.horizon for change in whatif(endless, horizon=[6]).changes] == [6]
+
+
+def test_another_horizon_stands_beside_the_env_as_it_is(sqirl) -> None:
+    """Its own horizon is 100; where that cannot be listed, no row says that it is as it is."""
+
+    def rows(*arguments: str) -> list[list[str]]:
+        code, out, _ = sqirl("whatif", *arguments)
+        assert code == 0
+        return [line.split()[:3] for line in out.splitlines()[2:]]
+
+    assert rows("FrozenLake-v1", "--horizon", "20,200") == [
+        ["as", "it", "is"], ["horizon", "20", "20"], ["horizon", "200", "200"]
+    ]  # fmt: skip
+    assert rows("CartPole-v1", "--horizon", "3", "--max-states", "4000")[0] == ["horizon", "3", "3"]

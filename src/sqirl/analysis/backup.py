@@ -33,7 +33,8 @@ state (`witness.py`). One minimum therefore finds the margin, the verdict and th
 **Rules of numba for this file.** `fill` and `reduce` hold no lock of Python, so that threads can work on blocks of the states at
 the same time. Loops take arrays, not tuples of arrays: numba counts references whenever it takes an array out of a tuple. The
 cache on disk does not notice changes of other files: after a change of `values.py`, `fixed_point.py`, `fingerprint.py` or
-`prefetch.py`, change this file as well, and after a change of this file also `reduction.py` and `sweeps.py`.
+`prefetch.py`, change this file as well, and after a change of this file also `reduction.py` and
+`near_greedy_steps.py`.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from sqirl.analysis.backup import Factors, Step
 from sqirl.analysis.backward import Exactness, fill_slots, means_at_start
 from sqirl.analysis.columns import ITEM_BYTES, Layer, Places, Sizes, Slots, Storage
 from sqirl.analysis.dynamics import dynamics_of, weights_of
+from sqirl.analysis.memory import NotEnoughMemory
 from sqirl.analysis.near_greedy_steps import Codes, LeadStep, RowStep, lead_step, worst_step
 from sqirl.analysis.parallel import in_ranges
 from sqirl.analysis.prefetch import LINE
@@ -81,22 +82,25 @@ class NearGreedy:
         known = self._plan
         if known and self._kept and known.first_k <= first_k and last_k <= known.last_k:
             return last_k
-        limit = self._limit
-        plans = (self._planned(first_k, k, limit, is_kept=True) for k in range(last_k, first_k - 1, -1))
-        plan = next((plan for plan in plans if plan), None) or self._planned(first_k, last_k, limit, is_kept=False)
-        assert plan is not None  # a backward pass for last_k takes more memory (`fits_in_memory`)
-        self._plan = plan
+        self.forget()
+        limit = self._exactness.memory
+        plans = (
+            self._planned(first_k, k, limit, is_kept=is_kept)
+            for is_kept in (True, False)
+            for k in range(last_k, first_k - 1, -1)
+        )
+        plan = self._plan = next((plan for plan in plans if plan), None)
+        if plan is None:
+            raise NotEnoughMemory(
+                f"the effective horizon within a tolerance, of {self._mdp.num_states:,} states and "
+                f"{self._mdp.num_actions} actions, does not fit into {limit / 1e9:.3g} GB; free memory"
+            )
         self._kept = list(self._codes_by_pass(plan)) if plan.is_kept else []
         return plan.last_k
 
     def forget(self) -> None:
         """Something else is written to the memory."""
         self._plan, self._kept = None, []
-
-    @property
-    def _limit(self) -> float:
-        """The bytes that a pass may take."""
-        return self._exactness.memory
 
     @property
     def num_columns(self) -> int:

@@ -45,6 +45,7 @@ def command(
     """
     from sqirl.cli.progress import counting_display
     from sqirl.play.watch import stage_of, watch_episodes
+    from sqirl.runs.policies import names_a_run
 
     if film is not None:
         from sqirl.report.film import check_film_path, check_pictures, save_film
@@ -53,8 +54,8 @@ def command(
     named = None if env is None else env_name(env, env_kwargs, horizon=horizon)
     stdout, played = sys.stdout, []
     with counting_display(f"watching {run}") as progress:
-        asked = run if env_kwargs is None and horizon is None else env_name(run, env_kwargs, horizon=horizon)
-        predict, description, title = _opened(asked if env is None else run, named, runs)
+        asked = run if names_a_run(run) else env_name(run, env_kwargs, horizon=horizon)
+        predict, description, title = _opened(asked, named, runs)
         stage = stage_of(description, pictures=film is not None)
         if film is not None:
             check_pictures(stage, seed)

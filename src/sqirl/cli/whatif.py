@@ -42,6 +42,7 @@ def command(
     from sqirl.diagnosis.whatif import whatif, whole_mdp
     from sqirl.diagnosis.whatif_figure import plot_changes
     from sqirl.envs.calls import report_long_calls
+    from sqirl.envs.description import describe
     from sqirl.report.style import check_figure_path, save_figure
     from sqirl.runtime.compiling import announce_compiling
 
@@ -56,7 +57,7 @@ def command(
     )  # fmt: skip
     with build_display(env) as progress, redirect_stdout(sys.stderr):
         mdp = whole_mdp(env, horizon=request.longest, max_states=max_states, time_limit=time_limit, progress=progress)
-        found = whatif(mdp, **request.changes)
+        found = whatif(mdp, **request.changes, own_horizon=describe(env).horizon)
     print(found.to_json() if as_json else found)
     if plot is not None:
         save_figure(plot_changes(found), plot)

@@ -58,6 +58,8 @@ _COUNTS = (
 )
 #: Why states are not listed where an env cannot be restored.
 NOT_RESTORED = "an action may have another outcome in a restored state; `sqirl check {name}` shows where"
+#: What a verdict does not know where observations were not looked at.
+NOT_LOOKED_AT = "There was no time to look at what the agent sees in all states; a longer --time-limit would say whether it is enough."
 #: The share of the time to list the states that finding the starts may take.
 START_SHARE = 0.2
 
@@ -246,12 +248,12 @@ def _exact(
         return None
     pace = time.monotonic() - began
     table = replace(mdp, horizon=facts.horizon)
+    labels, observations, was_time = None, None, True
     try:
         with time_for_calls(LOOK_SHARE * max(deadline - time.monotonic(), 1.0)):
             labels = labels_of(table, simulator)
     except OutOfTime:
-        labels = None
-    observations = None
+        was_time = False
     if labels is not None:
         observations = look_at_observations(
             table, labels, optimal=analysis.optimal_return, random=analysis.random_return
@@ -262,6 +264,8 @@ def _exact(
     simulated = simulate_sqirl(table, analysis, 0.4 * left) if left > 1 else None
     changes = _tried(table, analysis, deadline, pace)
     verdict = verdict_of_table(analysis, observations, predictions, changes)
+    if not was_time:
+        verdict = replace(verdict, text=(*verdict.text, NOT_LOOKED_AT))
     if not verdict.has_prediction:
         changes = tuple(replace(change, ppo_steps=None, ppo_chance=None) for change in changes)
     return Diagnosis(

@@ -39,8 +39,8 @@ class Facts:
     num_actions: int
     horizon: int
     horizon_is: str  # where it comes from
-    random_start: bool
-    random_steps: bool
+    random_start: bool | None  # None: not tested, because calls are slow
+    random_steps: bool | None
     stickiness: float
     saved_by: str
     steps_per_second: float | None  # None: nothing was stepped, the dynamics are a table
@@ -48,12 +48,20 @@ class Facts:
     @property
     def randomness(self) -> str:
         """In words."""
-        parts = ["its start differs from episode to episode"] * self.random_start
+        parts = ["its start differs from episode to episode"] if self.random_start else []
         if self.stickiness:
             parts.append(f"sticky actions (the last action is repeated with probability {self.stickiness:g})")
         elif self.random_steps:
             parts.append("the outcomes of actions")
+        untested = [name for name, found in self._tests if found is None]
+        if untested:
+            parts.append(f"not tested, because calls are slow: {' and '.join(untested)}")
         return " and ".join(parts) or "none: every episode with the same actions is the same"
+
+    @property
+    def _tests(self) -> list[tuple[str, bool | None]]:
+        steps = [] if self.stickiness else [("the outcomes of actions", self.random_steps)]
+        return [("the start", self.random_start), *steps]
 
     @property
     def lines(self) -> list[str]:
@@ -74,8 +82,8 @@ class Facts:
 class Probe:
     """What trying out a simulator showed."""
 
-    random_start: bool
-    random_steps: bool
+    random_start: bool | None  # None: there was no time for a test
+    random_steps: bool | None
     steps_per_second: float
     seconds_per_reset: float
 
@@ -86,16 +94,17 @@ def probe(simulator: Simulator, seconds: float = SECONDS) -> Probe:
     first = simulator.reset(0)
     seconds_per_reset = time.monotonic() - began
     _check_observation(simulator, first, first)
-    random_start = random_steps = False
+    random_start: bool | None = None
+    random_steps: bool | None = None
     with suppress(OutOfTime), time_for_calls(seconds):
         began_resets = time.monotonic()
         for seed in range(1, SEEDS):
             shown = simulator.reset(seed)
             _check_observation(simulator, shown, first)
-            random_start = not same(first, shown) or random_start
+            random_start = not same(first, shown) or bool(random_start)
             seconds_per_reset = (time.monotonic() - began_resets) / seed
         for moment in range(MOMENTS):
-            random_steps = _outcomes_differ(simulator, 3 * moment, first, rng) or random_steps
+            random_steps = _outcomes_differ(simulator, 3 * moment, first, rng) or bool(random_steps)
     return Probe(random_start, random_steps, _speed(simulator, rng), seconds_per_reset)
 
 

@@ -162,7 +162,7 @@ def _size(state: Any) -> int:
 
 
 class EnvSimulator:
-    """Any Gymnasium env with discrete actions. `check_restore` has decided how it is saved."""
+    """Any Gymnasium env with discrete actions. `_choose_way` decides how it is saved."""
 
     def __init__(self, env: gym.Env[Any, Any], name: str, *, horizon: int | None = None) -> None:
         self.name = name
@@ -217,8 +217,8 @@ class EnvSimulator:
         reseed(self._env, seed)
 
     def save_another_way(self) -> None:
-        """Save in the next way that brings the env back: states that were saved have turned out to be wrong."""
-        if not self._way.is_trusted:
+        """Save in the next way that brings the env back, if there is one: states that were saved have turned out to be wrong."""
+        if self._other_ways and not self._way.is_trusted:
             self._choose_way(self._other_ways)
 
     def _choose_way(self, ways: tuple[_Way, ...]) -> None:

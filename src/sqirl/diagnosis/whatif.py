@@ -18,6 +18,7 @@ from sqirl.diagnosis.predict import predict
 from sqirl.diagnosis.table import analysis_of, table_features
 from sqirl.diagnosis.variants import with_actions, with_exploration, with_frame_skip, with_shaping
 from sqirl.diagnosis.words import steps_in_words
+from sqirl.envs.description import describe
 from sqirl.errors import InvalidMDP, WorkFailed, counted
 from sqirl.mdp.build import BuildProgress
 from sqirl.mdp.reach import check_horizon
@@ -90,16 +91,27 @@ def whole_mdp(
     time_limit: float,
     progress: Callable[[BuildProgress], None] | None = None,
 ) -> TabularMDP:
-    """The MDP of a file, of the store, or enumerated now. Raises `WorkFailed` where a limit ends its enumeration."""
-    mdp = open_mdp(env, horizon=horizon, max_states=max_states, time_limit=time_limit, progress=progress)
-    if mdp.is_partial and not env.endswith(".npz"):
+    """The MDP of a file, of the store, or enumerated now.
+
+    It has the env's own horizon, or `horizon` where the env has none or where a limit ends the enumeration before its own. Raises
+    `WorkFailed` where the limit ends it before `horizon`.
+    """
+    description = describe(env)
+    own = description.horizon
+    needed = None if own is not None and own >= (horizon or 0) else horizon
+    mdp = open_mdp(description, horizon=needed, max_states=max_states, time_limit=time_limit, progress=progress)
+    if description.file is not None:
+        return mdp
+    if mdp.is_partial:
+        if horizon is not None and mdp.depth is not None and mdp.depth >= horizon:
+            return replace(mdp, horizon=horizon)
         of = f" of {mdp.horizon:,}" if mdp.horizon is not None else ""
         raise WorkFailed(
-            f"{env} has more than {counted(mdp.num_states, 'state')}, the states of {mdp.depth}{of} steps, where the limit of "
-            f"{max_states:,} states or {time_limit:g} s was reached; give --horizon {mdp.depth}, or more --max-states or "
-            "--time-limit, or see `sqirl diagnose`, which samples"
+            f"{env}: the limit of {max_states:,} states or {time_limit:g} s was reached: {counted(mdp.num_states, 'state')} are "
+            f"listed, for {mdp.depth}{of} steps; raise --max-states or --time-limit, or give --horizon {mdp.depth}, or sample "
+            "with `sqirl diagnose`"
         )
-    return mdp
+    return replace(mdp, horizon=own or mdp.horizon)
 
 
 def whatif(
@@ -113,6 +125,7 @@ def whatif(
     exploration: Sequence[NDArray[np.float64] | Path | None] = (),
     shape: Sequence[Potential] = (),
     analysis: Analysis | None = None,
+    own_horizon: int | None = None,
 ) -> WhatIf:
     """The MDP as it is, and one variant for each value; each is analysed again on its table.
 
@@ -124,11 +137,13 @@ def whatif(
     :param exploration: policies instead of uniformly random play, (A,) or (S, A), or files of them (.npy, .json); None is uniform
     :param shape: functions of the MDP that return the potential of each state
     :param analysis: the analysis of the MDP as it is, if it is known
+    :param own_horizon: the horizon of the environment, if it is not that of the MDP
     """
     base = mdp if mdp.horizon is not None or not horizon else replace(mdp, horizon=horizon[0])
     check_horizon(base, None)
     analysis = analysis or analysis_of(base)
-    found = [change_of("as it is", "", base, analysis)]
+    is_cut = own_horizon not in (None, base.horizon)
+    found = [change_of("horizon" if is_cut else "as it is", str(base.horizon) if is_cut else "", base, analysis)]
     found += [
         _changed("horizon", str(T), replace(base, horizon=check_horizon(mdp, T))) for T in horizon if base.horizon != T
     ]

@@ -12,6 +12,7 @@ Before a restore, `AtariGame` brings the emulator into the middle of a frame or 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from functools import cache
 from hashlib import blake2b
@@ -48,7 +49,7 @@ MINIMAL_ACTIONS = {
     "space_invaders": 6, "tennis": 18, "time_pilot": 10, "tutankham": 8, "video_pinball": 9, "wizard_of_wor": 10,
 }  # fmt: skip
 
-_LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)  # weights of red, green and blue
+_LUMINANCE = np.array([299, 587, 114], np.float32)  # thousandths of red, green and blue
 
 
 class AtariGame:
@@ -188,10 +189,14 @@ def rom_of_full_length(name: str) -> str:
 
 
 def grey_84(screen: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """(210, 160, 3) RGB → (84, 84) grey. Each pixel is the mean of the area that it covers."""
-    grey = np.rint(screen @ _LUMINANCE)  # (210, 160) float32
-    small = np.rint(_area_weights(screen.shape[0]) @ grey @ _area_weights(screen.shape[1]).T)
-    return np.asarray(small, np.uint8)
+    """(210, 160, 3) RGB → (84, 84) grey. Each pixel is the mean of the area that it covers.
+
+    The sums are of whole numbers below 2^24, which float32 holds exactly. So the result is the same on every processor.
+    """
+    grey = np.rint(screen @ _LUMINANCE / np.float32(1000))  # (210, 160) float32
+    rows, columns = (_area_weights(size) for size in screen.shape[:2])
+    area = rows[0].sum() * columns[0].sum()
+    return np.asarray(np.rint(rows @ grey @ columns.T / area), np.uint8)
 
 
 #: The screens of the last four steps as (84, 84, 4) grey, the newest last. Frames before the start are zero.
@@ -206,12 +211,12 @@ VIEW = View(
 
 @cache
 def _area_weights(size: int) -> NDArray[np.float32]:
-    """(84, size): row i holds the weights of the source pixels in target pixel i."""
-    edges = np.arange(OBSERVATION_SIZE + 1) * size / OBSERVATION_SIZE
-    pixels = np.arange(size)
-    overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
-    weights = np.clip(overlap, 0, None)
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)
+    """(84, size): row i holds how much of each source pixel is in target pixel i, in whole parts of a pixel."""
+    unit = math.gcd(size, OBSERVATION_SIZE)
+    parts, width = OBSERVATION_SIZE // unit, size // unit  # of a source pixel, and of a target pixel
+    starts, pixels = width * np.arange(OBSERVATION_SIZE)[:, None], parts * np.arange(size)
+    overlap = np.minimum(starts + width, pixels + parts) - np.maximum(starts, pixels)
+    return np.clip(overlap, 0, None).astype(np.float32)
 
 
 def in_mid_frame(state: Any) -> bool:

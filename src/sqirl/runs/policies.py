@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Larger policies are not kept: SQIRL has one network for each step of an episode.
 LARGEST_POLICY = 500 << 20
+#: The start of the digest of a run.
+_DIGEST = re.compile(r"[0-9a-f]{4,16}")
 
 
 def save_policy(path: Path, config: RunConfig, model: BaseAlgorithm) -> None:
@@ -41,6 +43,12 @@ def save_policy(path: Path, config: RunConfig, model: BaseAlgorithm) -> None:
         warnings.warn(f"the policy is not kept in '{path}': {reason}", stacklevel=2)
 
 
+def names_a_run(name: str) -> bool:
+    """Is this a file, or digits of a run? Else it is the name of an environment."""
+    path = Path(name)
+    return path.suffix in (".zip", ".policy", ".json") or path.is_file() or bool(_DIGEST.fullmatch(name))
+
+
 def find_policy(name: str, folder: Path) -> Path:
     """The file of a policy that is named by its path, its record, the start of its run's digest, or its env.
 
@@ -52,7 +60,7 @@ def find_policy(name: str, folder: Path) -> Path:
         if not path.is_file():
             raise SqirlError(f"no saved policy '{path}'; `sqirl train` saves one beside the record of a run")
         return path
-    if re.fullmatch(r"[0-9a-f]{4,16}", name):
+    if _DIGEST.fullmatch(name):
         found = sorted(folder.glob(f"{name}*.policy"))
         if len(found) > 1:
             raise SqirlError(f"{len(found)} policies in '{folder}' begin with {name}; give more digits")
