@@ -306,7 +306,7 @@ def test_an_env_of_a_module_and_one_that_pays_no_numbers(tmp_path: Path, monkeyp
     )
     monkeypatch.chdir(tmp_path)
     config = planned_run("gorp", "own_envs_for_a_test:Endless-v0", seed=0, timesteps=50, options={"m": 1})
-    with pytest.raises(SqirlError, match=r"returned the reward nan for action \d; rewards must be finite"):
+    with pytest.raises(SqirlError, match=r"returned the reward nan after actions \d.*; rewards must be finite"):
         perform(replace(config, eval_episodes=1), RecordStore(tmp_path / "r"))
 
 

@@ -8,7 +8,7 @@ from sqirl.algorithms.spec import AlgorithmSpec, Option, Options
 from sqirl.envs.description import EnvDescription
 
 K = Option("k", "steps of Q-iteration; of GORP, the length of the sequences", (1, 2, 3, 4, 5), flag="-k", most=1000)
-#: A search multiplies m from the smallest value on.
+#: A search for m begins with the value here.
 M = Option("m", "episodes in each iteration; of GORP, for each sequence", (1,), flag="-m", plural="smallest_m")
 
 

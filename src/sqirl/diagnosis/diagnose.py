@@ -59,7 +59,9 @@ _COUNTS = (
 #: Why states are not listed where an env cannot be restored.
 NOT_RESTORED = "an action may have another outcome in a restored state; `sqirl check {name}` shows where"
 #: What a verdict does not know where observations were not looked at.
-NOT_LOOKED_AT = "There was no time to look at what the agent sees in all states; a longer --time-limit would say whether it is enough."
+NOT_LOOKED_AT = (
+    "There was no time to look at what the agent sees. A longer --time-limit would say whether it is enough."
+)
 #: The share of the time to list the states that finding the starts may take.
 START_SHARE = 0.2
 

@@ -23,7 +23,7 @@ from sqirl.envs.game import Game
 from sqirl.envs.game_env import GameEnv
 from sqirl.envs.own_states import distrusted, is_distrusted, saves_itself
 from sqirl.envs.randomness import reseed_all
-from sqirl.errors import EnvFailed, NotEnumerable, WorkFailed, counted
+from sqirl.errors import EnvFailed, NotEnumerable, WorkFailed
 
 #: A game remembers transitions as long as its states take less than this.
 MAX_BYTES = 500_000_000
@@ -198,10 +198,7 @@ class EnvSimulator:
             value = float(reward)
         self._t += 1
         if not math.isfinite(value):
-            raise EnvFailed(
-                f"{self.name} returns a reward of {value} after {counted(self._t, 'step')} (action {action}); "
-                f"rewards must be finite;{after(self._prefix)}"
-            )
+            raise EnvFailed(f"{self.name} returned the reward {value}{after(self._prefix)}; rewards must be finite")
         over = terminated or truncated or (self.horizon is not None and self._t >= self.horizon)
         return observation, value, bool(over)
 

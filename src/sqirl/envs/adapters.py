@@ -123,7 +123,7 @@ class GymGame:
             observation, reward, terminated, truncated, _ = self.env.step(action + self._first_action)
             value, over = float(reward), bool(terminated or truncated)
         if not math.isfinite(value):
-            raise EnvFailed(f"{self.name} returns a reward of {value} for action {action}; rewards must be finite")
+            raise EnvFailed(f"{self.name} returned the reward {value} for action {action}; rewards must be finite")
         self._observation = copy.copy(observation)
         return value, over
 

@@ -109,7 +109,7 @@ def naming_actions(actions: Sequence[int]) -> Iterator[None]:
     try:
         yield
     except EnvFailed as error:
-        raise EnvFailed(f"{error};{after(actions)}") from error
+        raise EnvFailed(f"{error}{f' ({after(actions).strip()})' if actions else ''}") from error
 
 
 def place_of(error: BaseException) -> str:

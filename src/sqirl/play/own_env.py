@@ -68,24 +68,18 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         with env_errors(self._name, "step", self._actions):
             paid, ended, cut = float(reward), bool(terminated), bool(truncated)
         if not math.isfinite(paid):
-            raise EnvFailed(
-                f"{self._name} returned the reward {paid} for action {action}; rewards must be finite;{self._so_far}"
-            )
+            raise EnvFailed(f"{self._name} returned the reward {paid}{after(self._actions)}; rewards must be finite")
         if abs(paid) > LARGEST_REWARD:
             raise EnvFailed(
-                f"{self._name} returned the reward {paid:g} for action {action}; networks cannot learn more than "
-                f"{LARGEST_REWARD:g} in size; divide the rewards by a constant;{self._so_far}"
+                f"{self._name} returned the reward {paid:g}{after(self._actions)}; networks cannot learn more than "
+                f"{LARGEST_REWARD:g} in size; divide the rewards by a constant"
             )
         return observation, paid, ended, cut, info
-
-    @property
-    def _so_far(self) -> str:
-        return after(self._actions) or " in reset"
 
     def _check(self, observation: Any, method: str) -> None:
         problem = problem_with(self._spaces[0], observation)
         if problem is not None:
-            raise EnvFailed(f"{self._name}: {method}() returned an observation that {problem};{self._so_far}")
+            raise EnvFailed(f"{self._name}: {method}() returned an observation that {problem}{after(self._actions)}")
 
 
 class LimitedEpisodes(gym.wrappers.TimeLimit):

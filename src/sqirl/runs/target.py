@@ -47,7 +47,7 @@ def target_of(env: EnvDescription | str) -> Target:
     if analysis is not None:
         return Target(analysis.optimal_return, analysis.random_return)
     found = _quick_target(description.name, description.horizon) if description.remote_name is not None else None
-    if found is not None:
+    if isinstance(found, Target):
         return found
     if description.row is None or not description.stickiness:  # the paper's table is of sticky actions
         return Target(None, None)
@@ -56,23 +56,23 @@ def target_of(env: EnvDescription | str) -> Target:
 
 def trouble_of(description: EnvDescription) -> str | None:
     """What a user's env did that is not allowed while its states were listed; None if they have no such trouble."""
-    try:
-        _quick_mdp(describe(description.name))  # anew: `target_of` has imported its file again, as other classes
-    except EnvFailed as error:
-        return str(error)
-    except SqirlError:
-        pass
-    return None
+    found = _quick_target(description.name, description.horizon)
+    return found if isinstance(found, str) else None
 
 
 @lru_cache(maxsize=64)
-def _quick_target(name: str, horizon: int | None) -> Target | None:
-    """The exact returns of an environment that is given by its name; None if they are not found quickly."""
+def _quick_target(name: str, horizon: int | None) -> Target | str | None:
+    """The exact returns of an environment that is given by its name; what the env did that is not allowed; or None.
+
+    None: the returns are not found quickly.
+    """
     description = describe(name)
     if horizon is None or description.is_full_length:
         return None
     try:
         mdp = _quick_mdp(description)
+    except EnvFailed as error:
+        return str(error)
     except SqirlError:
         return None
     if mdp is None or mdp.is_partial or is_estimated(mdp) or starts_are_drawn(mdp):

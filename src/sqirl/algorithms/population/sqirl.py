@@ -160,7 +160,10 @@ class SQIRLPopulation:
         copy_tensors(members, "lanes", [self.lanes.counts, self.collected, steps])
         self._steps = steps.tolist()
         self.replay.refill(tensors_of(members, "replay"))
-        self.frozen = [each.to(self.seeds.device) for each in members["frozen"]]
+        kept, form = members["frozen"], self.greedy.current().shape
+        if any(policy.shape != form for policy in kept):
+            raise ValueError("its policies are kept in another form, by another version of sqirl")
+        self.frozen = [policy.to(self.seeds.device) for policy in kept]
         self.step.weights_changed()
 
 
