@@ -19,6 +19,7 @@ from sqirl.results.agreement import agreement, answer
 from sqirl.results.censoring import StepRange, median_range, steps_to_optimal, steps_to_solve
 from sqirl.results.costs import cost_of_rows, device_times
 from sqirl.results.cross_validation import cross_validated
+from sqirl.results.growth import next_value
 from sqirl.results.outcomes import outcomes, outcomes_by_variant, variant_gains
 from sqirl.results.random_play import RandomPlay, is_above, random_play_of
 from sqirl.runs.config import RunConfig
@@ -171,6 +172,13 @@ def test_a_search_is_finished_when_an_iteration_exceeds_the_budget() -> None:
     ]
     assert answered(fewer) == (None, ("search with k=1 not finished",))
     assert answered([run for run in runs if run.config.chosen["k"] < 5]) == (None, ("k=5 not tried",))
+
+
+def test_the_values_of_a_search_until_one_solves() -> None:
+    assert next_value({16: False}) == 64 and next_value({16: False, 64: False}) == 256
+    assert next_value({16: False, 64: True}) == 32  # its runs may be short enough
+    assert next_value({16: False, 32: False, 64: True}) == next_value({16: False, 32: True, 64: True}) == 256
+    assert next_value({16: True}) == 64 and next_value({1: True}) == 4  # nothing smaller was tried
 
 
 def test_agreement_counts_only_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,10 +30,6 @@ Options = Mapping[str, int]
 #: Live environments that PPO and DQN play side by side (appendix C of the paper).
 NUM_ENVS = 8
 
-#: A search multiplies a value that does not solve by this. Doubling would make twice as many long runs that fail, and these are
-#: most of what a search costs.
-SEARCH_GROWTH = 4
-
 #: Fields of run configs and of sweeps, which no option may be called.
 RESERVED_NAMES = frozenset({
     "algorithm", "env_id", "seed", "timesteps", "options", "live", "eval_every", "eval_episodes", "stop", "variant",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +28,7 @@ from sqirl.analysis.backward import (
     return_range,
 )
 from sqirl.analysis.columns import Columns
-from sqirl.analysis.intervals import intervals_over_starts
+from sqirl.analysis.intervals import Intervals, bootstrap_intervals, intervals_over_starts
 from sqirl.analysis.memory import most_bytes, split
 from sqirl.analysis.near_greedy import COLUMNS
 from sqirl.analysis.progress import SILENT, AnalysisProgress, Meter
@@ -41,7 +41,7 @@ from sqirl.analysis.witness import Decision
 from sqirl.envs.description import EnvLike
 from sqirl.errors import InvalidMDP
 from sqirl.mdp.reach import ReachableSets, check_horizon, count_reachable, path_to, reachable_sets
-from sqirl.mdp.scope import scope_of
+from sqirl.mdp.scope import is_estimated, scope_of
 from sqirl.mdp.store import open_mdp
 from sqirl.mdp.tabular import TabularMDP
 
@@ -110,6 +110,7 @@ def analyze(
     pseudo_dimension: float | None = None,
     tolerances: Sequence[float] = TOLERANCES[:1],
     memory: float | None = None,
+    resample: bool = True,
     progress: Callable[[AnalysisProgress], None] | None = None,
 ) -> Analysis:
     """The analysis of `mdp` over episodes of `horizon` steps (its own if None), for k = 1..max_k at least.
@@ -117,8 +118,9 @@ def analyze(
     The search goes past `max_k` until min k and the k of the effective horizon are certain. It stops earlier at `search_k`, or
     if memory is short; then `Analysis.settled` is False. Give the dimension of linear features, or the pseudo-dimension of a
     hypothesis class, to have their rows in the table of bounds. `tolerances` are the ε of the horizons H̄_ε (`tolerance.py`).
-    `memory` is the number of bytes that the analysis may take besides the MDP; by default, most of what is free. `progress` is
-    called with the memory before it is taken, and after every backward step. What is no MDP is opened: a file, an id, an env.
+    `memory` is the number of bytes that the analysis may take besides the MDP; by default, most of what is free. Returns of an
+    MDP that is estimated from draws have intervals from resamples; `resample=False` saves their time. `progress` is called with
+    the memory before it is taken, and after every backward step. What is no MDP is opened: a file, an id, an env.
     """
     mdp = mdp if isinstance(mdp, TabularMDP) else open_mdp(mdp, horizon=horizon)
     given = _prepare(mdp, horizon, max_k, search_k, discount, tolerances, memory, Meter(progress))
@@ -144,7 +146,7 @@ def analyze(
     window, tolerant, shown_witness = _further_passes(
         given, first, greedy, resolution, tolerances, failing_k, wrong[failing_k - 1] if failing_k else None
     )
-    return Analysis(
+    found = Analysis(
         env_id=mdp.name,
         horizon=horizon,
         num_actions=mdp.num_actions,
@@ -177,8 +179,17 @@ def analyze(
         rows_as_fractions=given.exactness.probabilities.num_as_fractions,
         rows_divided=given.exactness.probabilities.num_divided,
         scope=scope_of(mdp),
-        intervals=intervals_over_starts(mdp, horizon, discount=discount, sets=given.sets, return_range=(low, high)),
         mdp=mdp,
+    )
+    return replace(found, intervals=_intervals(given, found, resample))
+
+
+def _intervals(given: _AnalysisInput, found: Analysis, resample: bool) -> Intervals:
+    """Of the returns, where outcomes or starts were drawn."""
+    if is_estimated(given.mdp) and resample:
+        return bootstrap_intervals(given.mdp, found)
+    return intervals_over_starts(
+        given.mdp, given.horizon, discount=given.discount, sets=given.sets, return_range=given.return_range
     )
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archived_analyses
-from sqirl.analysis.intervals import bootstrap_intervals
 from sqirl.analysis.progress import AnalysisProgress
 from sqirl.analysis.result import Analysis
 from sqirl.analysis.tolerance import TOLERANCES
 from sqirl.mdp.build import BuildProgress
-from sqirl.mdp.scope import is_estimated
 from sqirl.mdp.store import open_mdp
 from sqirl.mdp.tabular import TabularMDP
 
@@ -76,4 +73,4 @@ def analyze_and_open(
         mdp, horizon=horizon, max_k=max_k, search_k=search_k, discount=discount, tolerances=(tolerance,), memory=memory,
         progress=on_analysis,
     )  # fmt: skip
-    return (replace(found, intervals=bootstrap_intervals(mdp, found)) if is_estimated(mdp) else found), mdp
+    return found, mdp

@@ -87,5 +87,5 @@ def _refusal(mdp: TabularMDP, columns: Columns, num_words: int, limit: float) ->
     need = least_bytes(mdp, columns, num_words)
     return (
         f"the analysis of {mdp.num_states:,} states and {mdp.num_actions} actions to k = {columns.num_k} needs "
-        f"{need / 1e9:.3g} GB, and may take {limit / 1e9:.3g} GB; lower --max-k, or free memory"
+        f"{need / 1e9:.3g} GB, and {max(limit, 0) / 1e9:.3g} GB are left for it; lower --max-k, or free memory"
     )

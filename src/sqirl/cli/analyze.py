@@ -67,7 +67,6 @@ def command(
     from sqirl.analysis.authors_min_k import authors_min_k
     from sqirl.analysis.bounds import BoundTerms
     from sqirl.cli.progress import analysis_display
-    from sqirl.envs.calls import report_long_calls
     from sqirl.report.analysis_figures import plot_greedy_returns, save_witness
     from sqirl.report.analysis_summary import summarize
     from sqirl.report.policy_map import save_policy_map
@@ -79,7 +78,6 @@ def command(
         if figure is not None:
             check_figure_path(figure)
     announce_compiling()
-    report_long_calls()
     env = env_name(env, env_kwargs, hold)
     with analysis_display(env) as (progress, on_analysis):
         analysis, mdp = analyze_and_open(

@@ -21,10 +21,8 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Test with random walks that an env can be saved, restored and enumerated, or name the first counter-example."""
-    from sqirl.envs.calls import report_long_calls
     from sqirl.envs.check import check_env
 
-    report_long_calls()
     with redirect_stdout(sys.stderr):  # what the env itself prints is no result
         report = check_env(env_name(env, env_kwargs, hold), steps=steps)
     print(json.dumps(asdict(report), indent=1) if as_json else report)

@@ -35,11 +35,9 @@ def command(
     from sqirl.diagnosis.diagnose import diagnose
     from sqirl.diagnosis.page import check_page_path, write_page
     from sqirl.diagnosis.verify import verify as train_and_compare
-    from sqirl.envs.calls import report_long_calls
     from sqirl.runtime.compiling import announce_compiling
 
     announce_compiling()
-    report_long_calls()
     env = env_name(env, env_kwargs, hold)
     if out is not None:
         check_page_path(out)

@@ -94,6 +94,14 @@ def _every_command(
     """What can be asked without a command."""
 
 
+def _watch_calls(command: str | None) -> None:
+    """Say on stderr when a call of a user's env does not return."""
+    if command in COMMANDS:
+        from sqirl.envs.calls import report_long_calls
+
+        report_long_calls()
+
+
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake is one line on stderr and an exit code, never a traceback."""
     warnings.showwarning = _show_warning
@@ -103,7 +111,9 @@ def run(arguments: list[str] | None = None) -> None:
         _draw_without_a_screen()
         _check_folder()
         arguments = sys.argv[1:] if arguments is None else arguments
-        app = application(next((word for word in arguments if not word.startswith("-")), None))
+        name = next((word for word in arguments if not word.startswith("-")), None)
+        _watch_calls(name)
+        app = application(name)
         code = app(args=arguments or ["--help"], prog_name="sqirl", standalone_mode=False) or 0
         if code == _TYPER_INTERRUPTED:
             raise KeyboardInterrupt

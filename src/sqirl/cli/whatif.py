@@ -41,13 +41,11 @@ def command(
     from sqirl.diagnosis.requests import parse_request
     from sqirl.diagnosis.whatif import whatif, whole_mdp
     from sqirl.diagnosis.whatif_figure import plot_changes
-    from sqirl.envs.calls import report_long_calls
     from sqirl.envs.description import describe
     from sqirl.report.style import check_figure_path, save_figure
     from sqirl.runtime.compiling import announce_compiling
 
     announce_compiling()
-    report_long_calls()
     env = env_name(env, env_kwargs)
     if plot is not None:
         check_figure_path(plot)

@@ -42,6 +42,7 @@ from sqirl.errors import DoesNotReplay, EnvFailed, NotRestorable, OutOfTime, Sqi
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.scope import is_estimated
 from sqirl.mdp.tabular import TabularMDP
+from sqirl.runtime.compiling import seconds_of_compiling
 
 #: Shares of the time limit: to list the states, and to sample where they cannot be listed.
 BUILD_SHARE, SAMPLE_SHARE = 0.35, 0.4
@@ -244,11 +245,12 @@ def _exact(
     mdp: TabularMDP, facts: Facts, simulator: Simulator | None, deadline: float, *, reserve: float = 0.0
 ) -> Diagnosis | None:
     """The diagnosis from a table; None if its analysis would take too long."""
-    began = time.monotonic()
+    began, compiled = time.monotonic(), seconds_of_compiling()
     analysis = analysed(mdp, facts.horizon, deadline - began - reserve)
     if analysis is None:
         return None
-    pace = time.monotonic() - began
+    compiling = seconds_of_compiling() - compiled  # the time limit does not count it
+    deadline, pace = deadline + compiling, time.monotonic() - began - compiling
     table = replace(mdp, horizon=facts.horizon)
     labels, observations, was_time = None, None, True
     try:

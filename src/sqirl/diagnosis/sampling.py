@@ -71,7 +71,8 @@ class DecisionPoint:
     means: Values  # (A,)
     deviations: Values  # (A,)
     rollouts: int  # of each action
-    best: float  # return of the best episode that went through this moment; on a path on Q^2, of the best estimate
+    #: The best return of an episode that went through this moment and ended, -inf if none did; on a path on Q^2, of an estimate
+    best: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,16 +169,16 @@ class _Player:
         _, reward, over = self.simulator.step(action)
         return reward, over
 
-    def rollout(self, limit: int = LOOKAHEAD) -> tuple[float, list[int]]:
-        """The return of random play from here, and its actions."""
+    def rollout(self, limit: int = LOOKAHEAD) -> tuple[float, list[int], bool]:
+        """The return of random play from here, its actions, and whether the episode ended."""
         actions = self.rng.integers(self.simulator.num_actions, size=limit).tolist()
         total = 0.0
         for place, action in enumerate(actions):
             reward, over = self.step(action)
             total += reward
             if over:
-                return total, actions[: place + 1]
-        return total, actions
+                return total, actions[: place + 1], True
+        return total, actions, False
 
 
 def sample(
@@ -309,15 +310,16 @@ def _estimate_q1(
     A = player.simulator.num_actions
     values: list[list[float]] = [[] for _ in range(A)]
     best_of: list[tuple[float, list[int]]] = [(-math.inf, [])] * A
-    usual, others = 0.0, 0
+    usual, others, best_whole = 0.0, 0, -math.inf
     while len(values[0]) < rollouts or (
         others < INFORMATIVE and len(values[0]) < MAX_SEARCH and player.clock() < search_until
     ):
         for action in range(A):
             player.simulator.restore(moment, player.seed())
             reward, over = player.step(action)
-            ahead, actions = (0.0, []) if over else player.rollout()
+            ahead, actions, ended = (0.0, [], True) if over else player.rollout()
             value = reward + ahead
+            best_whole = max(best_whole, value) if ended else best_whole
             usual = value if not values[0] else usual
             others += value != usual
             values[action].append(value)
@@ -326,7 +328,7 @@ def _estimate_q1(
     table = np.array(values)  # (A, n)
     best = _best(table.mean(axis=1), player.rng)
     plan = best_of[best][1]
-    return DecisionPoint(t, table.mean(axis=1), table.std(axis=1), table.shape[1], float(table.max())), plan
+    return DecisionPoint(t, table.mean(axis=1), table.std(axis=1), table.shape[1], best_whole), plan
 
 
 def _estimate_q2(player: _Player, moment: object, t: int, rollouts: int) -> tuple[DecisionPoint, list[int]]:

@@ -11,7 +11,6 @@ import numpy as np
 from sqirl.algorithms.literal import fit_sqirl
 from sqirl.analysis.analyze import analyze
 from sqirl.analysis.archive import archived_analyses
-from sqirl.analysis.intervals import bootstrap_intervals
 from sqirl.analysis.result import Analysis
 from sqirl.analysis.tolerance import TOLERANCES, with_tolerances
 from sqirl.diagnosis.features import Features, are_pictures, difficulty_of, epsilon_of, exact_features, leading
@@ -21,7 +20,6 @@ from sqirl.errors import DoesNotReplay, NotRestorable, OutOfTime, SqirlError, co
 from sqirl.mdp.build import build_mdp
 from sqirl.mdp.convert import expand_sticky, transition_matrix
 from sqirl.mdp.reach import check_horizon, reachable_sets
-from sqirl.mdp.scope import is_estimated
 from sqirl.mdp.store import stored_mdp
 from sqirl.mdp.tabular import TabularMDP
 
@@ -125,15 +123,12 @@ def analysed(mdp: TabularMDP, horizon: int, seconds: float) -> Analysis | None:
     cost = SECONDS_PER_ENTRY * slots * mdp.num_states * mdp.num_actions * horizon * mdp.max_outcomes**0.5
     if cost > max(seconds, ALWAYS):
         return None
-    found = analysis_of(replace(mdp, horizon=horizon))
-    if is_estimated(mdp) and INTERVAL_COST * cost < seconds:
-        return replace(found, intervals=bootstrap_intervals(mdp, found))
-    return found
+    return analysis_of(replace(mdp, horizon=horizon), resample=INTERVAL_COST * cost < seconds)
 
 
-def analysis_of(mdp: TabularMDP, *, discount: float = 1.0) -> Analysis:
+def analysis_of(mdp: TabularMDP, *, discount: float = 1.0, resample: bool = False) -> Analysis:
     """The analysis with H̄_ε for ε = 10 % and for the ε of `epsilon_of`."""
-    found = analyze(mdp, discount=discount, tolerances=TOLERANCES[:1])
+    found = analyze(mdp, discount=discount, tolerances=TOLERANCES[:1], resample=resample)
     epsilon = epsilon_of(found)
     return found if epsilon == TOLERANCES[0] else with_tolerances(found, mdp, (TOLERANCES[0], epsilon))
 

@@ -216,7 +216,7 @@ def _area_weights(size: int) -> NDArray[np.float32]:
     parts, width = OBSERVATION_SIZE // unit, size // unit  # of a source pixel, and of a target pixel
     starts, pixels = width * np.arange(OBSERVATION_SIZE)[:, None], parts * np.arange(size)
     overlap = np.minimum(starts + width, pixels + parts) - np.maximum(starts, pixels)
-    return np.clip(overlap, 0, None).astype(np.float32)
+    return np.asarray(np.clip(overlap, 0, None), np.float32)
 
 
 def in_mid_frame(state: Any) -> bool:

@@ -10,17 +10,17 @@ known to solve, a run that would take longer may come with a smaller budget, in 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 
 from sqirl.algorithms.registry import algorithm
-from sqirl.algorithms.spec import SEARCH_GROWTH, AlgorithmSpec
+from sqirl.algorithms.spec import AlgorithmSpec
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.description import EnvDescription, describe
 from sqirl.errors import SqirlError
 from sqirl.experiments.protocol import planned_run
 from sqirl.experiments.sweeps import Sweep
+from sqirl.results.growth import between, next_value
 from sqirl.results.outcomes import rank
 from sqirl.results.statistics import censored_median
 from sqirl.runs.config import STOP_MEAN, RunConfig
@@ -174,37 +174,25 @@ def _smallest(context: SearchContext, setting: dict[str, int], value: int) -> in
 
 @dataclass
 class _Bisection:
-    """The values to try with one setting: multiplied by `SEARCH_GROWTH` until one solves, then bisected.
-
-    Where the budget cuts runs for the first time, the value between the last two is tried too: its runs may be short enough.
-    """
+    """The values to try with one setting: larger ones until one solves (`results/growth.py`), then bisected."""
 
     setting: dict[str, int]
     value: int  # the next value
-    failed: list[int] = field(default_factory=list)  # runs with these values do not solve
+    failed: dict[int, bool] = field(default_factory=dict)  # values whose runs do not solve; did the budget cut them?
     high: int | None = None  # runs with this value do
-    cut: bool = False  # has the budget cut runs that did not solve?
 
     def update(self, *, solved: bool, cut: bool) -> bool:
         """Take the result of the runs with `value`, which the budget may have cut; True if there is a next value."""
-        before, is_first_cut = max(self.failed, default=0), cut and not self.cut
         if solved:
             self.high = self.value
         else:
-            self.failed.append(self.value)
-            self.cut = self.cut or cut
+            self.failed[self.value] = cut
         if self.high is None:
-            middle = _middle(before, self.value)
-            goes_back = is_first_cut and before < middle < self.value
-            self.value = middle if goes_back else SEARCH_GROWTH * max(self.failed)
+            self.value = next_value(self.failed)
             return True
         low = max((value for value in self.failed if value < self.high), default=0)
-        self.value = max(low + 1, _middle(low, self.high))
+        self.value = max(low + 1, between(low, self.high))
         return self.high > max(FINE_ENOUGH * low, low + 1) and self.value < self.high
-
-
-def _middle(low: int, high: int) -> int:
-    return round(math.sqrt(max(low, 1) * high))
 
 
 def _first_error(records: list[RunRecord]) -> str | None:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sqirl.algorithms.registry import algorithm
-from sqirl.algorithms.spec import SEARCH_GROWTH
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.catalogue import find_row
 from sqirl.envs.ids import parse_id
 from sqirl.results.causes import CAUSES
 from sqirl.results.censoring import StepRange, median_range, steps_to_solve
+from sqirl.results.growth import next_value
 from sqirl.results.outcomes import Case, Outcome
 from sqirl.results.statistics import BUDGET, WITHIN_FACTOR, Comparison, Complexities, compare, num_within
 from sqirl.runs.record import RunRecord
@@ -164,8 +164,11 @@ def _searched(outcome: Outcome, setting: Mapping[str, int], tried: list[tuple[Ru
     assert option is not None
     if any(_median_of(records).steps is not None for records in tried):
         return True
-    largest = max(records[0].config.chosen.get(option, 0) for records in tried)  # a record may lack it
-    episodes = spec.episodes_per_iteration({**setting, option: SEARCH_GROWTH * largest}, _num_actions(outcome.env_id))
+    failed = {
+        records[0].config.chosen.get(option, 1): any(record.steps >= record.config.timesteps for record in records)
+        for records in tried  # a record may lack the option
+    }
+    episodes = spec.episodes_per_iteration({**setting, option: next_value(failed)}, _num_actions(outcome.env_id))
     return (episodes or 1) * parse_id(outcome.env_id).horizon >= budget
 
 
