@@ -117,11 +117,12 @@ def build_display(name: str) -> Iterator[Callable[[BuildProgress], None]]:
 
 
 def _show_build(state: _State, progress: BuildProgress) -> None:
+    is_guess = progress.growth > 1 and progress.depth + 1 < progress.horizon
     state.show(
         (progress.depth + progress.done / max(1, progress.frontier)) / progress.horizon,
         f"step {progress.depth + 1}/{progress.horizon}  {progress.states:,} states  "
         f"{progress.frontier:,} in this step  {progress.speed:,.0f} transitions/s",
-        f"{about(progress.seconds_left)} left",
+        f"{about(progress.seconds_left)} left{f', if steps keep growing by {progress.growth:.2g}' * is_guess}",
     )
 
 

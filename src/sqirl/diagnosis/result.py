@@ -176,9 +176,10 @@ class Diagnosis:
         samples, reach = self.samples, self.reach
         assert samples is not None and reach is not None
         random, n = samples.random, len(samples.random.returns)
-        interval = f"± {number(1.64 * random.error)}, 90 % interval from" if random.deviation else "in all of"
+        always = "in the only" if n == 1 else "in all of"
+        interval = f"± {number(1.64 * random.error)}, 90 % interval from" if random.deviation else always
         lines = [
-            f"  random        {number(random.mean)} ({interval} {counted(n, 'episode')})",
+            f"  random        {number(random.mean)} ({interval} {'episode' if n == 1 else counted(n, 'episode')})",
             f"  a reward      is met in {odds_in_words(random.rewarded, n)}",
         ]
         if reach.greedy_return is not None:

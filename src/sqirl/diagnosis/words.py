@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqirl.diagnosis.model import FIRST
+from sqirl.errors import counted
 from sqirl.results.statistics import BUDGET
 
 #: Letters of what a user typed that an error message repeats.
@@ -43,7 +44,7 @@ def odds_in_words(share: float, count: int) -> str:
     """'1 of 255 episodes', 'every episode', or 'none of 2,000 episodes'."""
     hits = share * count
     if hits < 0.5:
-        return f"none of {count:,} episodes"
+        return f"none of {counted(count, 'episode')}"
     if share > 0.995:
         return "every episode"
     return f"1 of {1 / share:,.0f} episodes" if share < 0.2 else f"{100 * share:.0f} % of the episodes"

@@ -191,12 +191,15 @@ def rom_of_full_length(name: str) -> str:
 def grey_84(screen: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """(210, 160, 3) RGB → (84, 84) grey. Each pixel is the mean of the area that it covers.
 
-    The sums are of whole numbers below 2^24, which float32 holds exactly. So the result is the same on every processor.
+    The sums are of whole numbers below 2^24, which float32 holds exactly. So the result is the same on every processor. The
+    products are small ones, for which BLAS starts no threads.
     """
     grey = np.rint(screen @ _LUMINANCE / np.float32(1000))  # (210, 160) float32
     rows, columns = (_area_weights(size) for size in screen.shape[:2])
+    short = rows @ grey.reshape(-1, rows.shape[1], grey.shape[1])  # (blocks, rows of a block, 160)
+    small = short.reshape(OBSERVATION_SIZE, -1, columns.shape[1]) @ columns.T  # (84, blocks, columns of a block)
     area = rows[0].sum() * columns[0].sum()
-    return np.asarray(np.rint(rows @ grey @ columns.T / area), np.uint8)
+    return np.asarray(np.rint(small.reshape(OBSERVATION_SIZE, OBSERVATION_SIZE) / area), np.uint8)
 
 
 #: The screens of the last four steps as (84, 84, 4) grey, the newest last. Frames before the start are zero.
@@ -211,10 +214,13 @@ VIEW = View(
 
 @cache
 def _area_weights(size: int) -> NDArray[np.float32]:
-    """(84, size): row i holds how much of each source pixel is in target pixel i, in whole parts of a pixel."""
-    unit = math.gcd(size, OBSERVATION_SIZE)
-    parts, width = OBSERVATION_SIZE // unit, size // unit  # of a source pixel, and of a target pixel
-    starts, pixels = width * np.arange(OBSERVATION_SIZE)[:, None], parts * np.arange(size)
+    """How much of each source pixel is in each target pixel, in whole parts of a pixel, for the first block of both.
+
+    The pixels repeat in blocks: of 210 and 84 pixels, five source pixels are as long as two target pixels.
+    """
+    blocks = math.gcd(size, OBSERVATION_SIZE)
+    parts, width = OBSERVATION_SIZE // blocks, size // blocks  # of a source pixel, and of a target pixel
+    starts, pixels = width * np.arange(parts)[:, None], parts * np.arange(width)
     overlap = np.minimum(starts + width, pixels + parts) - np.maximum(starts, pixels)
     return np.asarray(np.clip(overlap, 0, None), np.float32)
 
