@@ -224,3 +224,56 @@ class GrowsInEpisodeThree(Walk):
 
     def look(self) -> Any:
         return np.zeros(3 if self.episodes > 2 else 2, np.float32)
+
+
+class SlipsRarely(Walk):
+    """One action of one cell has another outcome once in fifty times."""
+
+    def step(self, action: int):
+        if self.cell == 2 and action == 1 and self.np_random.random() < 0.02:
+            self.cell = 0
+            return self.look(), -100.0, True, False, {}
+        return super().step(action)
+
+
+class DrawsIdly(Walk):
+    """Draws a random number that changes nothing."""
+
+    def step(self, action: int):
+        self.np_random.random()
+        return super().step(action)
+
+
+class StartsRarelyElsewhere(Walk):
+    """One episode in fifty starts in another cell."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.cell = 3 if self.np_random.random() < 0.02 else 0
+        return self.look(), {}
+
+
+class Lock(gym.Env):
+    """Twelve digits must be right, one after the other, and each has four values."""
+
+    action_space, observation_space = gym.spaces.Discrete(4), gym.spaces.Discrete(14)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.digit = 0
+        return 0, {}
+
+    def step(self, action: int):
+        if action != 7 * self.digit % 4:
+            return 13, 0.0, True, False, {}
+        self.digit += 1
+        return self.digit, float(self.digit == 12), self.digit == 12, False, {}
+
+
+class OutsideItsSpace(Walk):
+    """Shows numbers that its observation space does not have."""
+
+    observation_space = gym.spaces.Discrete(2)
+
+    def look(self) -> Any:
+        return self.cell

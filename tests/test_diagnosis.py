@@ -30,7 +30,7 @@ def test_a_cliff_is_a_trap() -> None:
     found = sqirl.diagnose("CliffWalking-v1", horizon=50, time_limit=30)
     assert found.is_exact and found.verdict.kind == "trap"
     assert "Greedy on the values of random play earns -50 of -13" in found.verdict.text[0]
-    assert "until k = " in found.verdict.text[0] and "Tuning will not help" in found.verdict.text[0]
+    assert "until k = " in found.verdict.text[0] and "likelier to help than tuning" in found.verdict.text[0]
     assert "1e+" not in str(found)
 
 
@@ -249,3 +249,29 @@ def test_numbers_in_words() -> None:
     assert interval_in_words(1e3, 1e9) == "10,000 or less to more than 5 million"
     assert chance_in_words(0.999) == "over 99 %" and chance_in_words(0.84) == "84 %"
     assert odds_in_words(1 / 255, 2000) == "1 of 255 episodes" and odds_in_words(0.0, 2000) == "none of 2,000 episodes"
+
+
+def test_rare_outcomes_and_rare_starts_are_found() -> None:
+    """Two repetitions of an action, and a few resets, would miss them."""
+    slips = sqirl.diagnose("diagnosis_envs:SlipsRarely", horizon=20, time_limit=20)
+    assert slips.scope.startswith("not exact: estimated from ") and slips.facts.random_steps
+    assert slips.analysis.worst_return < -20
+    elsewhere = sqirl.diagnose("diagnosis_envs:StartsRarelyElsewhere", horizon=20, time_limit=20)
+    assert "all 2 starts" in elsewhere.scope and elsewhere.facts.random_start
+    idle = sqirl.diagnose("diagnosis_envs:DrawsIdly", horizon=20, time_limit=20)
+    assert "taken as deterministic: its steps draw random numbers, but " in idle.scope
+    walk = sqirl.diagnose("diagnosis_envs:Walk", horizon=20, time_limit=20)
+    assert walk.scope == "exact" and walk.facts.randomness == "none was found"
+
+
+def test_no_prediction_is_below_what_random_play_needs_to_meet_the_reward() -> None:
+    """It is met once in 4^12 episodes, which have 4/3 steps."""
+    found = sqirl.diagnose("diagnosis_envs:Lock", horizon=20, time_limit=20)
+    assert found.features.least_steps == pytest.approx(4**12 / 2 * 4 / 3, rel=1e-6)
+    assert all(each.steps > 0.999 * found.features.least_steps and each.chance() < 0.5 for each in found.predictions)
+    assert "suspect its settings" not in " ".join(found.verdict.text)
+
+
+def test_an_observation_outside_of_its_space_is_refused() -> None:
+    with pytest.raises(SqirlError, match="returned an observation that is "):
+        sqirl.diagnose("diagnosis_envs:OutsideItsSpace", horizon=8, time_limit=10)

@@ -202,7 +202,7 @@ def test_another_horizon_stands_beside_the_env_as_it_is(sqirl) -> None:
     def rows(*arguments: str) -> list[list[str]]:
         code, out, _ = sqirl("whatif", *arguments)
         assert code == 0
-        return [line.split()[:3] for line in out.splitlines()[2:]]
+        return [line.split()[:3] for line in out.splitlines()[2:-1]]
 
     assert rows("FrozenLake-v1", "--horizon", "20,200") == [
         ["as", "it", "is"], ["horizon", "20", "20"], ["horizon", "200", "200"]

@@ -203,6 +203,11 @@ def _listed(mdp: TabularMDP, facts: Facts, source: str, simulator: Simulator, ca
     if source == LONGEST_SEEN:
         longest = LONGEST_DRAWN if is_estimated(mdp) else LONGEST
         facts = replace(facts, horizon=mdp.horizon or facts.horizon, horizon_is=longest)
+    facts = replace(
+        facts,
+        random_start=facts.random_start or len(mdp.start_states) > 1,
+        random_steps=facts.random_steps or is_estimated(mdp),
+    )
     return _exact(mdp, facts, simulator, case.deadline, reserve=SAMPLE_SHARE * case.time_limit)
 
 

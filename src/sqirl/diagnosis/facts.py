@@ -17,6 +17,7 @@ from sqirl.envs.calls import time_for_calls
 from sqirl.envs.check import check_actions
 from sqirl.envs.description import EnvDescription
 from sqirl.errors import OutOfTime, WorkFailed, counted
+from sqirl.play.observations import problem_with
 
 #: Seeds of `reset` whose first observations are compared, and moments from which the same actions are played again.
 SEEDS, MOMENTS = 6, 4
@@ -56,7 +57,9 @@ class Facts:
         untested = [name for name, found in self._tests if found is None]
         if untested:
             parts.append(f"not tested, because calls are slow: {' and '.join(untested)}")
-        return " and ".join(parts) or "none: every episode with the same actions is the same"
+        of_table = self.steps_per_second is None
+        none = "none: every episode with the same actions is the same" if of_table else "none was found"
+        return " and ".join(parts) or none
 
     @property
     def _tests(self) -> list[tuple[str, bool | None]]:
@@ -156,6 +159,9 @@ def _check_observation(simulator: Simulator, observation: Any, first: Any) -> No
                 f"{simulator.name} shows observations of shapes {np.shape(first)} and {values.shape}; all must be equal"
             )
     if isinstance(simulator, EnvSimulator):
+        problem = problem_with(simulator.env.observation_space, observation)
+        if problem is not None:
+            raise WorkFailed(f"{simulator.name} returned an observation that {problem}")
         check_actions(simulator.env, simulator.num_actions, simulator.name)
 
 

@@ -52,6 +52,8 @@ class Features:
 
     kind: str
     values: Mapping[str, float]
+    #: random play needs more steps than this until an episode is half as good as the optimum; 0 where it is not known
+    least_steps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -90,14 +92,18 @@ def features_path() -> Path:
     return Path(str(resources.files("sqirl.data"))) / "features.json"
 
 
-def exact_features(difficulty: float, log_length: float, *, pictures: bool = False) -> Features:
+def exact_features(
+    difficulty: float, log_length: float, *, pictures: bool = False, least_steps: float = 0.0
+) -> Features:
     """The features of a table.
 
     :param difficulty: log A · H̄_ε, the logarithm of the episodes that planning needs
     :param log_length: the logarithm of the mean length of an episode of random play, the steps of each of them
     :param pictures: does the agent see pictures?
+    :param least_steps: see `Features`
     """
-    return Features(EXACT, {"difficulty": difficulty, "log_length": log_length, "pictures": float(pictures)})
+    values = {"difficulty": difficulty, "log_length": log_length, "pictures": float(pictures)}
+    return Features(EXACT, values, least_steps)
 
 
 def are_pictures(shape: Sequence[int]) -> bool:

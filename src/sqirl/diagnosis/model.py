@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,10 @@ class Prediction:
     def chance(self, budget: float = BUDGET) -> float:
         """The chance to solve the environment within a budget."""
         return _normal_cdf((math.log10(budget) - self.center) / self.deviation)
+
+    def at_least(self, steps: float) -> Prediction:
+        """The prediction that does not expect fewer steps than these."""
+        return replace(self, center=max(self.center, math.log10(steps))) if steps > 0 else self
 
     def to_dict(self) -> dict[str, Any]:
         low, high = self.interval

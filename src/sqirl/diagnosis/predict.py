@@ -36,10 +36,13 @@ ALGORITHMS = {spec.name: spec.label for spec in (PPO, DQN, SQIRL)}
 
 
 def predict(features: Features) -> list[Prediction]:
-    """The steps of PPO by our rule, then those of PPO, DQN and SQIRL by the paper's."""
+    """The steps of PPO by our rule, then those of PPO, DQN and SQIRL by the paper's.
+
+    No algorithm is expected to be done before random play would meet an episode that is half as good as the optimum.
+    """
     paper = [models()[features.kind, algorithm].predict(features.values) for algorithm in ALGORITHMS]
     ours = our_models()[features.kind].predict({**features.values, "paper_center": paper[0].center})
-    return [ours, *paper]
+    return [each.at_least(features.least_steps) for each in (ours, *paper)]
 
 
 @cache

@@ -9,7 +9,15 @@ from typing import Any
 from sqirl.algorithms.registry import PPO
 from sqirl.analysis.result import NOT_EXACT, Analysis
 from sqirl.diagnosis.facts import Facts
-from sqirl.diagnosis.features import Features, SampledHorizon, epsilon_of, first_good_k, leading, tolerance_of
+from sqirl.diagnosis.features import (
+    Features,
+    SampledHorizon,
+    epsilon_of,
+    first_good_k,
+    is_flat,
+    leading,
+    tolerance_of,
+)
 from sqirl.diagnosis.model import Prediction
 from sqirl.diagnosis.observations import ObservationReport
 from sqirl.diagnosis.our_runs import longest_horizon
@@ -160,6 +168,8 @@ class Diagnosis:
         if self.analysis is None:
             return []
         found = leading(self.analysis)
+        if is_flat(self.analysis):
+            return []
         if found is None or found.horizon is None:
             return [f"Effective horizon H̄_ε unknown: no k up to {self.analysis.searched_k} is good enough."]
         share = f"{100 * found.epsilon:.2g} % of the gain"

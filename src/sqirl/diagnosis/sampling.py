@@ -24,6 +24,8 @@ from sqirl.errors import WorkFailed
 
 #: Share of the time for random play, and the most episodes of it.
 RANDOM_SHARE, MAX_EPISODES = 0.3, 10_000
+#: From fewer episodes of random play nothing is concluded. They may take this share of the time.
+FEW_EPISODES, FEW_SHARE = 10, 0.7
 #: Rollouts look so many steps ahead at most; the paper's environments have at most 200 steps.
 LOOKAHEAD = 200
 #: Rollouts for each action at which the doubling ends, and the number of paths with so many.
@@ -218,7 +220,12 @@ def _play_randomly(player: _Player, seconds: float) -> RandomPlay:
     lengths: list[int] = []
     rewards: list[int] = []
     limit = simulator.horizon or LONGEST_EPISODE
-    while len(returns) < MAX_EPISODES and (not returns or player.clock() < until):
+
+    def is_late() -> bool:
+        late = until if len(returns) >= FEW_EPISODES else began + FEW_SHARE / RANDOM_SHARE * seconds
+        return bool(returns) and player.clock() > late
+
+    while len(returns) < MAX_EPISODES and not is_late():
         simulator.reset(player.seed())
         total, count, length, over = 0.0, 0, 0, False
         while not over and length < limit:
@@ -227,7 +234,7 @@ def _play_randomly(player: _Player, seconds: float) -> RandomPlay:
                     f"{simulator.name}: the first episode of random play has not ended after {length:,} steps and "
                     f"{seconds / RANDOM_SHARE:.0f} seconds; give --horizon T to look at the first T steps, or more --time-limit"
                 )
-            if returns and player.clock() > until:
+            if is_late():
                 break
             _, reward, over = simulator.step(int(rng.integers(simulator.num_actions)))
             player.steps += 1

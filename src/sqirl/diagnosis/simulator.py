@@ -17,13 +17,13 @@ import gymnasium as gym
 import numpy as np
 
 from sqirl.envs.actions import check_enumerable, discrete_actions
-from sqirl.envs.calls import after, env_errors
+from sqirl.envs.calls import after, env_errors, finite_reward
 from sqirl.envs.description import EnvDescription, time_limit, without_bookkeeping
 from sqirl.envs.game import Game
 from sqirl.envs.game_env import GameEnv
 from sqirl.envs.own_states import distrusted, is_distrusted, saves_itself
 from sqirl.envs.randomness import reseed_all
-from sqirl.errors import EnvFailed, NotEnumerable, WorkFailed
+from sqirl.errors import NotEnumerable, WorkFailed
 
 #: A game remembers transitions as long as its states take less than this.
 MAX_BYTES = 500_000_000
@@ -195,10 +195,8 @@ class EnvSimulator:
         self._prefix.append(action)
         with env_errors(self.name, "step", self._prefix):
             observation, reward, terminated, truncated, _ = self._env.step(action + self._first_action)
-            value = float(reward)
         self._t += 1
-        if not math.isfinite(value):
-            raise EnvFailed(f"{self.name} returned the reward {value}{after(self._prefix)}; rewards must be finite")
+        value = finite_reward(reward, self.name, after(self._prefix))
         over = terminated or truncated or (self.horizon is not None and self._t >= self.horizon)
         return observation, value, bool(over)
 

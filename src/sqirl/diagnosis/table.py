@@ -55,7 +55,7 @@ class SimulatedSqirl:
         share = f"{100 * max(self.share, 0.0):.3g} % of the gain on random play"
         if self.good:
             return f"Tabular SQIRL, simulated on the table, gets {share} with {run}."
-        return f"Tabular SQIRL, simulated on the table, gets only {share} with {run}; there was no time for more."
+        return f"Tabular SQIRL, simulated on the table, gets only {share} with {run}; more episodes were not tried."
 
 
 def open_table(
@@ -143,7 +143,20 @@ def table_features(mdp: TabularMDP, analysis: Analysis, *, num_actions: int | No
     if difficulty is None:
         return None
     pictures = mdp.screens is not None and are_pictures(mdp.screens.shape[1:])
-    return exact_features(difficulty, math.log(random_length(mdp, analysis.horizon)), pictures=pictures)
+    length = random_length(mdp, analysis.horizon)
+    least = length * episodes_to_half(analysis)
+    return exact_features(difficulty, math.log(length), pictures=pictures, least_steps=least)
+
+
+def episodes_to_half(analysis: Analysis) -> float:
+    """Random play needs at least so many episodes, on average, until one of them is half as good as the optimum.
+
+    Returns are measured from the least that an episode can have. By Markov's inequality, at most the share 2 E[R] / J* of all
+    episodes has a return R of J*/2 or more.
+    """
+    low = analysis.return_range[0]
+    random, optimal = analysis.random_return - low, analysis.optimal_return - low
+    return optimal / (2 * random) if random > 0 else 1.0
 
 
 def random_length(mdp: TabularMDP, horizon: int) -> float:

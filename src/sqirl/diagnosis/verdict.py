@@ -10,15 +10,13 @@ from sqirl.analysis.result import Analysis
 from sqirl.diagnosis.features import SampledHorizon, allowed_loss, first_good_k, good_return, is_flat
 from sqirl.diagnosis.model import Prediction
 from sqirl.diagnosis.observations import ObservationReport
-from sqirl.diagnosis.sampling import Samples
+from sqirl.diagnosis.sampling import FEW_EPISODES, Samples
 from sqirl.diagnosis.whatif import Change
 from sqirl.diagnosis.words import chance_in_words, interval_in_words, number, odds_in_words, steps_in_words
 from sqirl.errors import counted
 from sqirl.mdp.scope import is_estimated
 from sqirl.results.statistics import BUDGET
 
-#: From fewer episodes of random play nothing is concluded.
-FEW_EPISODES = 10
 #: Samples show a trap if greedy play gains less than this share of what the best episode gains on random play.
 TRAPPED = 0.25
 #: Greedy on Q^1 is misled if it loses more than so many times what a good policy may lose.
@@ -29,6 +27,8 @@ BLIND = 0.9
 RARE = 0.05
 #: Below this chance within the budget PPO will probably not solve it; from LIKELY on it should.
 UNLIKELY, LIKELY = 0.25, 0.7
+#: Below this chance an algorithm is not advised.
+HOPELESS = 0.05
 #: A change of the environment helps if it divides the predicted steps by this factor.
 HELPS = 1.5
 #: A change of the environment may cost this share of what optimal play gains on random play.
@@ -129,7 +129,7 @@ def _trap(analysis: Analysis, k: int | None, predictions: Sequence[Prediction], 
         "A trap: seen from random play, the wrong actions look best. Greedy on the values of random play earns "
         f"{number(analysis.greedy_returns[0])} of {number(analysis.optimal_return)}, and stays wrong {until}. "
         + (
-            "Tuning will not help; another reward or another exploration policy will."
+            "Another reward or another exploration policy is likelier to help than tuning."
             if not predictions or predictions[0].chance() < LIKELY
             else "It is small enough that deep RL should get past it."
         ),
@@ -140,8 +140,14 @@ def _trap(analysis: Analysis, k: int | None, predictions: Sequence[Prediction], 
         "Give a reward on the way; `sqirl whatif ENV --shape module:function` shows its effect.",
     ]
     if k is not None and k > 1:
-        advice.append(f"Plan further ahead: SQIRL with k = {k}, or an algorithm with search.")
+        sqirl = "" if _is_hopeless(predictions, "sqirl") else f"SQIRL with k = {k}, or "
+        advice.append(f"Plan further ahead: {sqirl}an algorithm with search.")
     return Verdict("trap", tuple(text), tuple(advice))
+
+
+def _is_hopeless(predictions: Sequence[Prediction], algorithm: str) -> bool:
+    """Will the algorithm almost certainly not solve the environment within the budget?"""
+    return any(each.algorithm == algorithm and each.chance() < HOPELESS for each in predictions)
 
 
 def _planning(k: int | None, searched: int) -> str:
@@ -250,7 +256,7 @@ def _nothing_found(samples: Samples, reach: SampledHorizon) -> Verdict:
     ways_out = (
         "Give a reward on the way, or start some episodes near the goal.",
         "Give a longer --time-limit: it looks at more episodes.",
-        "If it matters how soon a reward is earned, give a shorter --horizon, or a cost for every step.",
+        "If only the time until the goal matters, give a longer --horizon: random play may reach it then.",
     )
     return Verdict("unknown", (text,), ways_out, has_prediction=False)
 

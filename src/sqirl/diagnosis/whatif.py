@@ -70,6 +70,7 @@ class WhatIf:
             f"{'' if self.exact else NOT_EXACT}",
             f"  {'':{width}}   horizon   actions    optimal     random   H̄_ε     k   steps of PPO",
             *(self._line(change, width) for change in self.changes),
+            "  Steps of PPO are for an agent that sees what it needs; `sqirl diagnose` looks at that.",
         ]
         return "\n".join(lines)
 
@@ -156,9 +157,12 @@ def whatif(
     ]
     found += [_explored(base, policy) for policy in exploration]
     for function in shape:
-        note = "returns include the potential"
-        name = getattr(function, "__name__", "function")
-        found.append(_changed("shape", name, with_shaping(base, np.asarray(function(base), float)), note=note))
+        note, name = "returns include the potential", getattr(function, "__name__", "function")
+        try:
+            potentials = np.asarray(function(base), float)
+        except Exception as error:
+            raise InvalidMDP(f"the function {name} of --shape failed with {type(error).__name__}: {error}") from error
+        found.append(_changed("shape", name, with_shaping(base, potentials), note=note))
     return WhatIf(mdp.name, tuple(found), analysis.scope, analysis.exact)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import io
-import math
 import pickle
 import random
 import sys
@@ -24,13 +23,13 @@ from gymnasium.utils import EzPickle
 from numpy.typing import NDArray
 
 from sqirl.envs.actions import check_enumerable, discrete_actions
-from sqirl.envs.calls import env_errors
+from sqirl.envs.calls import env_errors, finite_reward
 from sqirl.envs.counters import HeldAttributes
 from sqirl.envs.game import Game
 from sqirl.envs.game_env import GameEnv
 from sqirl.envs.own_states import saves_itself
 from sqirl.envs.randomness import global_randomness, reseed_all
-from sqirl.errors import EnvFailed, NotEnumerable
+from sqirl.errors import NotEnumerable
 
 #: A user's env is enumerated from the state after reset(seed=SEED).
 SEED = 0
@@ -121,9 +120,8 @@ class GymGame:
     def step(self, action: int) -> tuple[float, bool]:
         with env_errors(self.name, "step"):
             observation, reward, terminated, truncated, _ = self.env.step(action + self._first_action)
-            value, over = float(reward), bool(terminated or truncated)
-        if not math.isfinite(value):
-            raise EnvFailed(f"{self.name} returned the reward {value} for action {action}; rewards must be finite")
+            over = bool(terminated or truncated)
+        value = finite_reward(reward, self.name, f" for action {action}")
         self._observation = copy.copy(observation)
         return value, over
 

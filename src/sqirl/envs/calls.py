@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqirl.errors import EnvFailed, OutOfTime, SqirlError, one_line
 
@@ -82,6 +83,23 @@ def env_errors(name: str, method: str, actions: Sequence[int] = ()) -> Iterator[
         raise EnvFailed(f"{failed}{place_of(error)}{after(actions)}{hint}") from error
     finally:
         _call = outer
+
+
+def finite_reward(reward: Any, name: str, where: str) -> float:
+    """The reward of an env as a number. Raises `EnvFailed` if it is none, or is not finite.
+
+    :param name: the name of the env
+    :param where: ' for action 1', or what `after` returns
+    """
+    try:
+        value = float(reward)
+    except (TypeError, ValueError) as error:
+        raise EnvFailed(
+            f"{name} returned the reward {one_line(repr(reward))}{where}; a reward must be one number"
+        ) from error
+    if not math.isfinite(value):
+        raise EnvFailed(f"{name} returned the reward {value}{where}; rewards must be finite")
+    return value
 
 
 def report_long_calls(seconds: float = LONG_CALL, say: Callable[[str], None] | None = None) -> None:

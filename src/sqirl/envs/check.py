@@ -7,6 +7,7 @@ result depends on the seed, the env is random, and its outcomes are estimated fr
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from sqirl.envs.calls import env_errors, naming_actions
 from sqirl.envs.counters import step_counters
 from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.envs.game import Game
-from sqirl.envs.randomness import global_randomness, step_with_seed
+from sqirl.envs.randomness import generator_states, global_randomness, step_with_seed
 from sqirl.envs.starts import Starts, StartsBySeed, starts_of
 from sqirl.errors import NotEnumerable, NotRestorable, SqirlError, counted
 
@@ -26,6 +27,8 @@ from sqirl.errors import NotEnumerable, NotRestorable, SqirlError, counted
 LONG_WALK = 100
 #: Paths to rewards that later walks follow, at most, and how often a step of such a walk is random.
 REMEMBERED_PATHS, STRAYING = 200, 0.1
+#: Steps and seconds of random play that look for actions that draw random numbers, and how often each of these is repeated.
+DRAWING_STEPS, DRAWING_SECONDS, REPEATED_DRAWS = 2000, 1.0, 1000
 #: A state in a message has at most so many letters.
 LONGEST_STATE = 80
 
@@ -43,6 +46,7 @@ class CheckReport:
     starts: int  # different states after resets with many seeds
     all_starts: bool  # are these all the starts there are?
     randomness: str | None  # an example of an outcome that depends on the seed
+    idle_draws: int  # draws of actions that draw random numbers, but whose outcomes were all the same
     counters: tuple[str, ...]  # attributes that count steps and are part of the state
     problem: str | None
 
@@ -58,6 +62,8 @@ class CheckReport:
         ]
         if self.randomness:
             lines.append(f"random: {self.randomness}")
+        if self.idle_draws:
+            lines.append(f"note: {idle_draws_in_words(self.idle_draws)}")
         lines += [counter_note(name) for name in self.counters]
         return "\n".join([*lines, f"problem: {self.problem}" if self.problem else f"ok: {self._way}"])
 
@@ -97,8 +103,10 @@ def check_env(
     game = description.make_game()
     starts = starts_of(game)
     check_episodes(game)
-    walker = Walker(game, starts, np.random.default_rng(seed))
-    problem = walker.walk(steps, horizon or description.horizon or LONG_WALK)
+    walker, length = Walker(game, starts, np.random.default_rng(seed)), horizon or description.horizon or LONG_WALK
+    problem = walker.walk(steps, length)
+    if problem is None and walker.randomness is None:
+        walker.repeat_draws(steps, length)
     return CheckReport(
         description.name,
         game.saved_by,
@@ -109,6 +117,7 @@ def check_env(
         len(starts.states),
         starts.complete,
         walker.randomness,
+        walker.idle_draws,
         tuple(step_counters(game)),
         problem,
     )
@@ -120,6 +129,11 @@ def counter_note(name: str) -> str:
         f"note: its attribute {name} counts steps and is part of its state, so every step leads to new states; if neither "
         f"rewards nor ends should depend on it, hold it: --hold {name}"
     )
+
+
+def idle_draws_in_words(draws: int) -> str:
+    """What is known of an env whose steps draw random numbers, but whose outcomes did not differ."""
+    return f"taken as deterministic: its steps draw random numbers, but {draws:,} draws showed no random outcome"
 
 
 def check_actions(env: gym.Env[Any, Any], num_actions: int, name: str) -> None:
@@ -159,24 +173,27 @@ def check_shape(name: str, observation: Any, shape: tuple[int, ...] | None) -> t
     return now
 
 
-def is_random(description: EnvDescription, *, steps: int) -> bool:
-    """Do the outcomes of actions depend on a random seed, as far as so many steps of random walks tell?
+def is_random(description: EnvDescription, *, steps: int) -> tuple[bool, int]:
+    """Do outcomes depend on a random seed, as far as so many steps of random walks tell? If not, also how many draws were idle.
 
     Raises `NotRestorable` if they depend on something else, so that no state can be restored.
     """
     if description.is_bridge:
-        return False
+        return False, 0
     game = description.make_game()
     check_episodes(game)
     walker = Walker(game, starts_of(game, sample=2), np.random.default_rng(0))
-    problem = walker.walk(steps, description.horizon or LONG_WALK, until_random=True)
+    length = description.horizon or LONG_WALK
+    problem = walker.walk(steps, length, until_random=True)
+    if problem is None and walker.randomness is None:
+        walker.repeat_draws(DRAWING_STEPS, length)
     if problem is not None and walker.randomness is None:
         advice = (
             "get_state() must return all of the state, set_state() must restore it, and all randomness must come from "
             "self.np_random"
         )
         raise NotRestorable(f"{description.name}: {problem}" + ("" if walker.hint() else f"; {advice}"))
-    return walker.randomness is not None
+    return walker.randomness is not None, walker.idle_draws
 
 
 class Walker:
@@ -188,6 +205,7 @@ class Walker:
         self.seen: dict[bytes, tuple[Any, list[int]]] = {}  # key -> a state with that key, the path to it
         self.steps = self.revisits = 0
         self.randomness: str | None = None
+        self.idle_draws = 0
         self.rewarded: list[list[int]] = []  # paths whose last action earned a reward
         self._walks = 0
 
@@ -208,6 +226,52 @@ class Walker:
                 if over:
                     break
         return None
+
+    def repeat_draws(self, steps: int, horizon: int) -> None:
+        """Find actions that draw random numbers by random play, and repeat them with other seeds until an outcome differs.
+
+        So rare outcomes are found that a few repetitions of every action would miss.
+        """
+        env = getattr(self.game, "env", None)
+        if not isinstance(env, gym.Env):
+            return
+        until, repeated, path = time.monotonic() + DRAWING_SECONDS, set[tuple[bytes, int]](), list[int]()
+        self._begin()
+        for _ in range(steps):
+            state, key, action = (
+                self.game.get_state(),
+                self.game.state_key(),
+                int(self.rng.integers(self.game.num_actions)),
+            )
+            before = generator_states(self.game.env)  # type: ignore[attr-defined]
+            with naming_actions([*path, action]):
+                over = self.game.step(action)[1]
+            after, is_drawn = self.game.get_state(), generator_states(self.game.env) != before  # type: ignore[attr-defined]
+            if is_drawn and (key, action) not in repeated:
+                repeated.add((key, action))
+                if self._differs(state, path, action, until):
+                    return
+                self.game.set_state(after)
+            path = [*path, action]
+            if over or len(path) == horizon:
+                self._begin()
+                path = []
+            if time.monotonic() > until:
+                return
+
+    def _differs(self, state: Any, path: list[int], action: int, until: float) -> bool:
+        """Does the action have another outcome with one of many seeds?"""
+        first = _outcome(self.game, state, action, 0)
+        for seed in range(1, REPEATED_DRAWS):
+            other = _outcome(self.game, state, action, seed)
+            if other != first:
+                self.randomness = f"{_where(path)}, action {action} gave {first}, and {other} with another random seed"
+                self.idle_draws = 0
+                return True
+            self.idle_draws += 1
+            if time.monotonic() > until:
+                break
+        return False
 
     def _begin(self) -> None:
         """Reset the episode that is never restored, and restore its start in the game."""

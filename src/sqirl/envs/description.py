@@ -28,7 +28,7 @@ from sqirl.envs.naming import HOLD, asked_horizon, is_mdp_file, name_with, simil
 from sqirl.envs.own_states import distrusted
 from sqirl.envs.suites import FULL_ATARI, OURS, OWN, Suite
 from sqirl.envs.view import View
-from sqirl.errors import InvalidMDP, UnknownEnv
+from sqirl.errors import InvalidMDP, SqirlError, UnknownEnv
 from sqirl.runtime.files import safe_file_name
 
 #: What an environment can be given by: its name (see `describe`), a parsed id, an MDP's file, a game, an env, or toy_text's `P`.
@@ -201,6 +201,8 @@ def _describe_text(text: str) -> EnvDescription:
     name = name_with(env.spec.id, kwargs) if env.spec and ":" not in bare else text
     held = split_held(kwargs)[1]
     dynamics = _dynamics(env)
+    if held and dynamics is not None:
+        raise SqirlError(f"{bare} has its dynamics as a table, P, which no attribute changes; leave out --hold")
     if dynamics is None:
         env.close()
     found = EnvDescription(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +46,24 @@ def reseed_all(env: gym.Env[Any, Any], seed: int) -> None:
             generator.bit_generator.state = fresh.bit_generator.state
         else:
             generator.seed((seed + number) % 2**32)
+
+
+def generator_states(env: gym.Env[Any, Any]) -> bytes:
+    """The states of the generators inside the env and of the global ones: they change when a random number is drawn."""
+    states = [_state_of(generator) for generator in _generators(env, _DEPTH, set())]
+    return pickle.dumps([*states, random.getstate(), np.random.get_state()])  # noqa: NPY002
+
+
+def reset_draws(env: gym.Env[Any, Any], seed: int) -> bool:
+    """Did the reset with this seed, which has just been made, draw from the env's own generator?"""
+    fresh = gym.utils.seeding.np_random(seed)[0]
+    return pickle.dumps(_state_of(fresh)) != pickle.dumps(_state_of(env.unwrapped.np_random))
+
+
+def _state_of(generator: Any) -> Any:
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    return generator.get_state() if isinstance(generator, np.random.RandomState) else generator.getstate()
 
 
 def _generators(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:

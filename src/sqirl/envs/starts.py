@@ -10,13 +10,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
 from sqirl.envs.game import Game
+from sqirl.envs.randomness import reset_draws
 
-#: Seeds that must lead to the same state before a start counts as fixed, and seeds after which all starts may be known.
-DETECTION_SEEDS, FIRST_SEEDS, MOST_SEEDS = 20, 200, 2000
+#: Seeds that must lead to the same state before a start counts as fixed; more of them if a reset draws random numbers.
+DETECTION_SEEDS, DRAWING_SEEDS = 20, 500
+#: Seeds after which all starts may be known, and seeds at most.
+FIRST_SEEDS, MOST_SEEDS = 200, 2000
 #: With more starts than this, a sample stands for them, of so many seeds unless another number is asked for.
 MANY_STARTS, SAMPLED_SEEDS = 150, 100
 #: All starts count as seen if there are at least so many draws for each, and none was seen only once.
@@ -74,6 +78,8 @@ def starts_of(game: Game, *, sample: int | None = None) -> Starts:
         return fixed
     tally = _Tally(game)
     tally.draw_until(sample or DETECTION_SEEDS)
+    if sample is None and len(tally.counts) == 1 and _draws_at_reset(game):
+        tally.draw_until(DRAWING_SEEDS)
     if sample is None and len(tally.counts) > 1:
         tally.draw_until(FIRST_SEEDS)
         while not tally.is_complete and tally.likely_number() <= MANY_STARTS and len(tally.drawn) < MOST_SEEDS:
@@ -84,6 +90,13 @@ def starts_of(game: Game, *, sample: int | None = None) -> Starts:
             tally.draw_until(MOST_SEEDS)  # for better frequencies
     # A sample of one seed is one start of many, and must not be taken for a fixed one
     return fixed if len(tally.counts) == 1 and sample != 1 else tally.starts(None if sample is None else sample)
+
+
+def _draws_at_reset(game: Any) -> bool:
+    """Does a reset of the game draw random numbers, so that a rare start may exist?"""
+    env = getattr(game, "env", None)
+    game.start(0)
+    return isinstance(env, gym.Env) and reset_draws(game.env, 0)
 
 
 class _Tally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from sqirl.envs.check import is_random
@@ -80,17 +81,20 @@ def build_mdp(
             "give its id or 'module:Class' instead"
         )
     limits = Limits(chosen, max_states, time_limit)
-    if is_random(description, steps=DETECTION_STEPS):
+    random, idle_draws = is_random(description, steps=DETECTION_STEPS)
+    if random:
         return build_empirical(description, limits, draws=draws, starts=starts, progress=progress)
     with tempfile.TemporaryDirectory(prefix="sqirl-build-") if folder is None else nullcontext(folder) as journal:
         build = Enumeration(description, Path(journal), limits, progress, starts)
         try:
             build.run(jobs, cluster)
             mdp = build.to_mdp()
+            if idle_draws:
+                mdp = replace(mdp, provenance={**mdp.provenance, "idle_draws": idle_draws})
             try:
                 check_replays(mdp, build.keys, build.game.fresh(), replays)
             except DoesNotReplay:
-                if not is_random(description, steps=THOROUGH_STEPS):
+                if not is_random(description, steps=THOROUGH_STEPS)[0]:
                     raise
                 return build_empirical(description, limits, draws=draws, starts=starts, progress=progress)
         finally:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sqirl.envs.check import idle_draws_in_words
 from sqirl.mdp.tabular import TabularMDP
 
 
@@ -39,7 +40,8 @@ def scope_of(mdp: TabularMDP) -> str:
 
 def _outcomes(mdp: TabularMDP) -> str:
     if mdp.outcomes is None or mdp.outcomes.draws is None:
-        return ""
+        idle = mdp.provenance.get("idle_draws", 0)
+        return idle_draws_in_words(idle) if idle else ""
     draws = mdp.outcomes.draws
     least, most = int(draws.min()), int(draws.max())
     each = f"{most:,}" if least == most else f"{least:,} to {most:,}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from sqirl.envs.calls import finite_reward
 from sqirl.envs.game_env import GameEnv
 from sqirl.errors import SqirlError
 from sqirl.play.players import Keep, Seed
@@ -188,9 +188,7 @@ class SingleEnv:
 
     def step_wait(self) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], list[dict[str, Any]]]:
         observation, reward, terminated, truncated, _ = self.env.step(self._action)
-        paid = float(reward)
-        if not math.isfinite(paid):
-            raise SqirlError(f"the env returned the reward {paid}; rewards must be finite")
+        paid = finite_reward(reward, "the env", "")
         ended = terminated or truncated
         shown = self.reset() if ended else np.asarray(observation)[None]
         return shown, np.array([paid]), np.array([ended]), []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 from typing import Any, SupportsFloat
@@ -10,7 +9,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 
 from sqirl.envs.actions import discrete_actions
-from sqirl.envs.calls import OLD_API, after, env_errors
+from sqirl.envs.calls import OLD_API, after, env_errors, finite_reward
 from sqirl.errors import EnvFailed
 from sqirl.play.observations import AsVector, needs_vector, problem_with
 
@@ -66,9 +65,8 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
         if not isinstance(info, dict):
             raise EnvFailed(f"{self._name}: the info that step() returned is {_kind(info)}, not a dict")
         with env_errors(self._name, "step", self._actions):
-            paid, ended, cut = float(reward), bool(terminated), bool(truncated)
-        if not math.isfinite(paid):
-            raise EnvFailed(f"{self._name} returned the reward {paid}{after(self._actions)}; rewards must be finite")
+            ended, cut = bool(terminated), bool(truncated)
+        paid = finite_reward(reward, self._name, after(self._actions))
         if abs(paid) > LARGEST_REWARD:
             raise EnvFailed(
                 f"{self._name} returned the reward {paid:g}{after(self._actions)}; networks cannot learn more than "
