@@ -288,7 +288,7 @@ def test_an_unknown_name_is_an_error_at_once(name: str, message: str) -> None:
     ("name", "message"),
     [
         ("envs_for_tests:broken", "'envs_for_tests:broken' could not be made: RuntimeError: no licence file"),
-        ("envs_for_tests:not_an_env", "made a int, not a gymnasium.Env"),
+        ("envs_for_tests:not_an_env", "made an object of type int, not a gymnasium.Env"),
     ],
 )
 def test_a_factory_that_fails_is_an_error_when_it_is_called(name: str, message: str) -> None:

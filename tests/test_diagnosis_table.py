@@ -9,11 +9,13 @@ import pytest
 
 import diagnosis_envs as envs
 import sqirl
+from sqirl.analysis.archive import archived_analyses
 from sqirl.diagnosis.facts import probe
 from sqirl.diagnosis.features import allowed_loss, first_good_k
 from sqirl.diagnosis.simulator import EnvSimulator, same
-from sqirl.diagnosis.table import analysed, random_length, simulate_sqirl
+from sqirl.diagnosis.table import analysed, episodes_to_half, random_length, simulate_sqirl
 from sqirl.diagnosis.verify import Verification
+from sqirl.envs.catalogue import catalogue
 from sqirl.errors import SqirlError
 from test_whatif import corridor, random_mdp
 from tiny_tables import enumerated_return
@@ -76,3 +78,12 @@ def test_a_verification_in_words() -> None:
 def test_a_time_limit_of_zero_is_refused() -> None:
     with pytest.raises(SqirlError, match="time limit 0 s is not above 0 and at most"):
         sqirl.diagnose(corridor(), time_limit=0)
+
+
+def test_no_solved_row_of_the_paper_needs_fewer_steps_than_random_play_to_a_good_episode() -> None:
+    """Predictions have this as their least value; an episode has at most as many steps as the horizon."""
+    known = [(row, found) for row in catalogue() if (found := archived_analyses().get(str(row.env_id)))]
+    least = [(row, episodes_to_half(found) * found.horizon) for row, found in known]
+    solved = [(few, steps) for row, few in least for steps in row.paper_steps.values() if steps is not None]
+    assert len(solved) > 100 and all(few <= steps for few, steps in solved)
+    assert sum(few > 5_000_000 for _, few in least) >= 8  # and it says something

@@ -65,7 +65,8 @@ def verdict_of_table(
         return _trap(analysis, k, predictions, changes)
     low, high = analysis.return_range
     rare = high > low and analysis.random_return - low < RARE * (high - low)
-    start = f"Sound, but rewards are rare: {_earned(analysis)}." if rare else f"Sound: {_earned(analysis)}."
+    scarce = "rewards are rare" if low == 0 else f"more than the least return, {number(low)}, is rare"
+    start = f"Sound, but {scarce}: {_earned(analysis)}." if rare else f"Sound: {_earned(analysis)}."
     text = [f"{start} {_planning(k, analysis.searched_k)}", *_expectation(predictions)]
     return Verdict("rare" if rare else "sound", tuple(text), tuple(_advice(rare, predictions, changes)))
 

@@ -90,7 +90,7 @@ def _call(factory: Callable[[], Any], name: str) -> gym.Env[Any, Any]:
         reason = one_line(str(error)) or "no message"
         raise UnknownEnv(f"'{name}' could not be made: {type(error).__name__}: {reason}{place_of(error)}") from error
     if not isinstance(env, gym.Env):
-        raise UnknownEnv(f"'{name}' made a {type(env).__name__}, not a gymnasium.Env")
+        raise UnknownEnv(f"'{name}' made an object of type {type(env).__name__}, not a gymnasium.Env")
     return discrete_actions(env)
 
 

@@ -118,7 +118,7 @@ def _search_smallest(context: SearchContext) -> Search:
         raise SqirlError(
             trouble_of(env)
             or f"the optimal return of {env.name} is not known, so no setting can be seen to solve it; "
-            "`sqirl train` tries one setting"
+            "give --horizon T if it has none, or try one setting with `sqirl train`"
         )
     best: float | None = None
     runs: list[RunConfig] = []

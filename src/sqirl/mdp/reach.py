@@ -215,7 +215,7 @@ def check_horizon(mdp: TabularMDP, horizon: int | None) -> int:
     if mdp.depth is not None and chosen > mdp.depth:
         raise PartialMDP(
             f"{mdp.name or 'the MDP'} is enumerated to {mdp.depth} steps only, not to horizon {chosen}; "
-            f"continue the build, or use --horizon {mdp.depth}"
+            f"raise --max-states, continue its build, or use --horizon {mdp.depth}"
         )
     return chosen
 

@@ -16,7 +16,7 @@ from sqirl.analysis.result import Analysis
 from sqirl.envs.actions import action_names
 from sqirl.envs.adapters import ToyText
 from sqirl.envs.game import Game
-from sqirl.errors import InvalidMDP, SqirlError
+from sqirl.errors import InvalidMDP, SqirlError, counted
 from sqirl.mdp.convert import transition_matrix
 from sqirl.mdp.reach import breadth_first_tree, reachable_sets
 from sqirl.mdp.tabular import TabularMDP
@@ -77,7 +77,7 @@ def plot_policy_map(mdp: TabularMDP, analysis: Analysis, grid: Grid, *, k: Seque
         _draw_cells(axes, grid, mdp, wrong)
         _draw_actions(axes, grid, best, optimal, names)
         count = int(wrong[grid.cells[:, 0] >= 0].sum())
-        axes.set_title(title + (f": {count} states differ" if count else ""), fontsize=9)
+        axes.set_title(title + (f": {counted(count, 'state')} differ" if count else ""), fontsize=9)
     heading = f"{analysis.env_id}: the best actions with {analysis.horizon} steps to go"
     figure.suptitle(textwrap.fill(heading, int(12 * figure.get_figwidth())), fontsize=10)
     return figure
