@@ -183,7 +183,7 @@ def test_a_full_disk_stops_the_build_and_the_build_can_be_resumed(
 
     def full(self, rows) -> None:
         calls.append(1)
-        if len(calls) == 40:
+        if len(calls) == 20:
             self._file.write(rows.to_bytes()[:30])
             raise OSError(errno.ENOSPC, "No space left on device", str(folder))
         real(self, rows)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sqirl.algorithms.registry import SQIRL
 from sqirl.analysis.result import Analysis
 from sqirl.diagnosis.features import SampledHorizon, allowed_loss, first_good_k, good_return, is_flat
 from sqirl.diagnosis.model import Prediction
@@ -141,7 +142,7 @@ def _trap(analysis: Analysis, k: int | None, predictions: Sequence[Prediction], 
         "Give a reward on the way; `sqirl whatif ENV --shape module:function` shows its effect.",
     ]
     if k is not None and k > 1:
-        sqirl = "" if _is_hopeless(predictions, "sqirl") else f"SQIRL with k = {k}, or "
+        sqirl = "" if _is_hopeless(predictions, SQIRL.name) else f"SQIRL with k = {k}, or "
         advice.append(f"Plan further ahead: {sqirl}an algorithm with search.")
     return Verdict("trap", tuple(text), tuple(advice))
 

@@ -29,6 +29,8 @@ LONG_WALK = 100
 REMEMBERED_PATHS, STRAYING = 200, 0.1
 #: Steps and seconds of random play that look for actions that draw random numbers, and how often each of these is repeated.
 DRAWING_STEPS, DRAWING_SECONDS, REPEATED_DRAWS = 2000, 1.0, 1000
+#: States hardly repeat if fewer steps than this share lead to a state that was seen before.
+SELDOM = 0.1
 #: A state in a message has at most so many letters.
 LONGEST_STATE = 80
 
@@ -53,10 +55,10 @@ class CheckReport:
     def __str__(self) -> str:
         """The first line says what building and analysing it would be about."""
         more = "" if self.all_starts else " or more"
-        kind = "random" if self.randomness else "deterministic"
+        kind = "random steps, " if self.randomness else "" if self.problem else "deterministic steps, "
         starts = "one start" if self.starts == 1 else f"{self.starts:,}{more} random starts"
         lines = [
-            f"{self.name}: {kind} steps, {starts}, {self.num_actions} actions, saved by {self.how}",
+            f"{self.name}: {kind}{starts}, {self.num_actions} actions, saved by {self.how}",
             f"{counted(self.steps, 'step')} of random walks, {counted(self.distinct_states, 'state')}, "
             f"{counted(self.revisits, 'revisit')}",
         ]
@@ -69,6 +71,8 @@ class CheckReport:
 
     @property
     def _way(self) -> str:
+        if self.randomness is None and self.revisits < SELDOM * self.steps:
+            return "its states can be saved and restored; they hardly repeat, so there may be too many to enumerate"
         if self.randomness is None:
             return "it can be enumerated"
         if self.how == ToyText.saved_by:
