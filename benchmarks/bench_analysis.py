@@ -29,7 +29,7 @@ HORIZON, NUM_ACTIONS, MAX_K = 10, 6, 5
 
 #: The memory of the analyses with little memory: bytes for each state and action, by the number of actions. Part of it is one
 #: spare slot, which is shared by all actions.
-SCARCE = {6: 122.0, 18: 118.0}
+SCARCE = {6: 124.0, 18: 118.0}
 
 #: States whose transitions are drawn together.
 PART = 100_000
@@ -165,9 +165,12 @@ def one_million() -> None:
     print(
         f"memory: copy {copy / 1e9:.1f} GB/s; optimal values {moved / 1e9:.1f} GB/s = {100 * moved / copy:.0f} % of it"
     )
-    began = time.perf_counter()
-    analyze(million, search_k=MAX_K)
-    print(f"analyze(max_k=5, search_k=5), witness and planning window included: {time.perf_counter() - began:.1f} s")
+    plain = best_of(lambda: analyze(million, search_k=MAX_K, tolerances=()), repeats=2)
+    tolerant = best_of(lambda: analyze(million, search_k=MAX_K), repeats=2)
+    print(
+        f"analyze(max_k=5, search_k=5), witness and planning window included: {plain:.1f} s, {tolerant:.1f} s with the effective "
+        "horizon within 10 %"
+    )
 
 
 def peak(num_states: int, num_actions: int, gigabytes: float | None) -> None:
