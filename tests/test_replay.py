@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sqirl.envs.check import Randomness
 from sqirl.errors import DoesNotReplay, NotRestorable
 from sqirl.mdp import build as build_module
 from sqirl.mdp.build import build_mdp
@@ -32,6 +33,6 @@ def test_a_key_that_is_left_out_is_found_where_it_decides_the_reward(monkeypatch
     assert build_mdp("diagnosis_envs:KeyedWalk", horizon=30).num_states == 9
     with pytest.raises(NotRestorable, match="in an episode without restoring"):
         build_mdp("diagnosis_envs:ForgetsTheKey", horizon=30)
-    monkeypatch.setattr(build_module, "is_random", lambda *_, **__: (False, 0))
+    monkeypatch.setattr(build_module, "find_randomness", lambda *_, **__: Randomness(False))
     with pytest.raises(DoesNotReplay, match=r"the table has reward .* the live game has reward"):
         build_mdp("diagnosis_envs:ForgetsTheKey", horizon=30, replays=20)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -78,6 +78,13 @@ class CheckReport:
         if self.how == ToyText.saved_by:
             return "its dynamics are read from P"
         return "it can be enumerated; its outcomes are estimated from draws, with intervals"
+
+
+class Randomness(NamedTuple):
+    """What random walks show of the outcomes of actions."""
+
+    is_random: bool
+    idle_draws: int = 0  # as in `CheckReport`
 
 
 @dataclass(frozen=True)
@@ -177,13 +184,13 @@ def check_shape(name: str, observation: Any, shape: tuple[int, ...] | None) -> t
     return now
 
 
-def is_random(description: EnvDescription, *, steps: int) -> tuple[bool, int]:
-    """Do outcomes depend on a random seed, as far as so many steps of random walks tell? If not, also how many draws were idle.
+def find_randomness(description: EnvDescription, *, steps: int) -> Randomness:
+    """Do the outcomes of actions depend on a random seed, as far as so many steps of random walks tell?
 
     Raises `NotRestorable` if they depend on something else, so that no state can be restored.
     """
     if description.is_bridge:
-        return False, 0
+        return Randomness(False)
     game = description.make_game()
     check_episodes(game)
     walker = Walker(game, starts_of(game, sample=2), np.random.default_rng(0))
@@ -197,7 +204,7 @@ def is_random(description: EnvDescription, *, steps: int) -> tuple[bool, int]:
             "self.np_random"
         )
         raise NotRestorable(f"{description.name}: {problem}" + ("" if walker.hint() else f"; {advice}"))
-    return walker.randomness is not None, walker.idle_draws
+    return Randomness(walker.randomness is not None, walker.idle_draws)
 
 
 class Walker:

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from sqirl.envs.check import is_random
+from sqirl.envs.check import find_randomness
 from sqirl.envs.description import EnvDescription, EnvLike, describe
 from sqirl.errors import DoesNotReplay, InvalidMDP, SqirlError
 from sqirl.mdp.empirical import build_empirical
@@ -81,20 +81,20 @@ def build_mdp(
             "give its id or 'module:Class' instead"
         )
     limits = Limits(chosen, max_states, time_limit)
-    random, idle_draws = is_random(description, steps=DETECTION_STEPS)
-    if random:
+    found = find_randomness(description, steps=DETECTION_STEPS)
+    if found.is_random:
         return build_empirical(description, limits, draws=draws, starts=starts, progress=progress)
     with tempfile.TemporaryDirectory(prefix="sqirl-build-") if folder is None else nullcontext(folder) as journal:
         build = Enumeration(description, Path(journal), limits, progress, starts)
         try:
             build.run(jobs, cluster)
             mdp = build.to_mdp()
-            if idle_draws:
-                mdp = replace(mdp, provenance={**mdp.provenance, "idle_draws": idle_draws})
+            if found.idle_draws:
+                mdp = replace(mdp, provenance={**mdp.provenance, "idle_draws": found.idle_draws})
             try:
                 check_replays(mdp, build.keys, build.game.fresh(), replays)
             except DoesNotReplay:
-                if not is_random(description, steps=THOROUGH_STEPS)[0]:
+                if not find_randomness(description, steps=THOROUGH_STEPS).is_random:
                     raise
                 return build_empirical(description, limits, draws=draws, starts=starts, progress=progress)
         finally:
