@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqirl.analysis.bounds import BoundRow
 from sqirl.analysis.witness import Decision
-from sqirl.errors import InvalidMDP
+from sqirl.errors import InvalidMDP, counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -251,7 +251,7 @@ class Analysis:
             (self.rows_divided, "divided by their sum"),
         ]
         return [
-            f"  probabilities of {count:,} state-action pairs do not sum to exactly one; they are read {how}"
+            f"  probabilities of {counted(count, 'state-action pair')} do not sum to exactly one; they are read {how}"
             for count, how in read
             if count
         ]
