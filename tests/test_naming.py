@@ -107,6 +107,7 @@ def test_similar_names_are_suggested_among_all_ids(name: str, meant: str) -> Non
     importlib.import_module("minigrid")
     assert meant in suggestions(name)
     assert "did you mean" not in suggestions("Wholly unlike anything")
+    assert suggestions(__file__) == f"; name the class of the env as well: {__file__}:Class"
 
 
 def test_similar_names_in_modules_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,8 @@ def import_provider(name: str) -> None:
 def suggestions(name: str) -> str:
     """The end of an error message: '; did you mean A or B?', or where to find all names."""
     bare, _ = split_name(name)
+    if bare.endswith(".py") and os.path.isfile(bare):
+        return f"; name the class of the env as well: {bare}:Class"
     close = similar_ids(bare) + ([] if is_bridge_id(bare) else _similar_registered_ids(bare))
     close.sort(key=lambda known: -_likeness(bare, known))
     if not close:
