@@ -61,4 +61,4 @@ def test_actions_of_several_parts_can_be_diagnosed() -> None:
 def test_tuning_an_env_says_that_its_rewards_are_no_numbers(sqirl, tmp_path: Path) -> None:
     arguments = ("--seeds", "1", "--timesteps", "500", "-o", str(tmp_path), "-j", "1")
     code, out, err = sqirl("tune", "hostile_envs:NaNReward", *arguments)
-    assert code == 2 and not out and "; rewards must be finite" in err.splitlines()[-1]
+    assert code == 2 and not out and "; rewards must be finite" in err.splitlines()[-1] and "after actions" in err

@@ -30,6 +30,10 @@ from sqirl.runtime.files import check_writable, write_atomically
 from sqirl.runtime.progress import CountProgress
 
 
+#: To be changed when screens give other frames than before, so that cached frames are drawn again.
+FRAMES = b"2"
+
+
 def frames_of(mdp: TabularMDP, view: View, *, progress: CountProgress | None = None) -> NDArray[np.uint8]:
     """(N, *frame_shape): the frame of each distinct screen of the MDP, from the MDP itself, from the cache, or drawn now.
 
@@ -67,7 +71,7 @@ def with_screens(mdp: TabularMDP, *, progress: CountProgress | None = None) -> T
 def cached_frames_path(mdp: TabularMDP) -> Path:
     """The file of the cached frames. Its name has the name of the game and a hash of its transitions and screen mapping."""
     _mapping(mdp)
-    digest = blake2b(digest_size=8)
+    digest = blake2b(FRAMES, digest_size=8)
     for array in (mdp.transitions, mdp.screen_mapping):
         digest.update(np.ascontiguousarray(array).tobytes())
     name = mdp.name.removeprefix("BRIDGE/").removesuffix("-v0").removesuffix("-Sticky").replace("/", "_") or "mdp"
