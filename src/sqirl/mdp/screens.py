@@ -29,7 +29,6 @@ from sqirl.mdp.trace import live_game
 from sqirl.runtime.files import check_writable, write_atomically
 from sqirl.runtime.progress import CountProgress
 
-
 #: To be changed when screens give other frames than before, so that cached frames are drawn again.
 FRAMES = b"2"
 
