@@ -20,8 +20,8 @@ from sqirl.runs.config import STOP_NEVER, RunConfig
 from sqirl.runs.record import RunRecord
 from sqirl.runs.store import RecordStore
 
-#: Seconds in which all kinds of populations of a sweep are measured on a GPU.
-GPU_SECONDS = 10.0
+#: Seconds in which all kinds of populations of a sweep are measured.
+POPULATION_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def preview(sweep: Sweep, *, device: str = "cpu", known: Iterable[RunRecord] = (
         by_kind[f"{first.algorithm} on {describe(first.env_id).suite.label}"] += each.missing
     speeds, seconds, largest = {}, 0.0, 0.0
     for kind, configs in by_kind.items() if measure else ():
-        speeds[kind], need = _calibrate(configs, device, GPU_SECONDS / len(by_kind))
+        speeds[kind], need = _calibrate(configs, device, POPULATION_SECONDS / len(by_kind))
         seconds += sum(map(_most_steps, configs)) / speeds[kind]
         largest = max(largest, need)
     steps = sum(_most_steps(config) for configs in by_kind.values() for config in configs)
@@ -96,22 +96,22 @@ def _most_steps(config: RunConfig) -> int:
     return config.spec.max_steps(config.chosen, describe(config.env_id), config.timesteps)
 
 
-def _calibrate(configs: list[RunConfig], device: str, gpu_seconds: float) -> tuple[float, float]:
-    """(steps/s, bytes) of one run like the first of these, or of a population on a GPU."""
+def _calibrate(configs: list[RunConfig], device: str, seconds: float) -> tuple[float, float]:
+    """(steps/s, bytes) of one run like the first of these, or of its population."""
+    import torch
+
     from sqirl.runs.perform import trains_together
 
+    torch.set_num_threads(1)  # as in a worker
     first = configs[0]
     if trains_together(first, device):
         from sqirl.runs.population_run import measure
 
         group = [config for config in configs if replace(config, seed=0) == replace(first, seed=0)]
-        return measure(group, device=device, seconds=gpu_seconds)
-    import torch
-
+        return measure(group, device=device, seconds=seconds)
     from sqirl.runs.memory import memory_need
     from sqirl.runs.run import Run
 
-    torch.set_num_threads(1)  # as in a worker
     spec, description = first.spec, describe(first.env_id)
     timesteps, options = spec.calibration_run(description, first.chosen)
     short = replace(first, timesteps=timesteps, options=options, stop=STOP_NEVER)

@@ -169,7 +169,8 @@ class Scheduler:
     def _start(self, configs: list[RunConfig], open_search: OpenSearch) -> Any:
         folder, tasks = str(self.store.folder.absolute()), [task_of(config) for config in configs]
         enough, solved = majority(open_search.wanted), open_search.solved
-        return self.pool.submit(perform_tasks, tasks, folder, self.device, enough, solved, self.pool.jobs)
+        sharing = self.pool.jobs if self.device.startswith("cuda") else 1  # a worker has a CPU core to itself
+        return self.pool.submit(perform_tasks, tasks, folder, self.device, enough, solved, sharing)
 
     def _collect(self) -> None:
         """Wait until a run ends, at most for a short while."""

@@ -1,9 +1,11 @@
-"""Runs, each in the way that is fastest for it: as a population on a GPU, or with a model of its own."""
+"""Runs, each in the way that is fastest for it: as a population, or with a model of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from sqirl.envs.description import describe
+from sqirl.envs.suites import MINIGRID
 from sqirl.runs.config import RunConfig
 from sqirl.runs.device import check_device
 from sqirl.runs.progress import CHECKPOINT_SECONDS, RunProgress
@@ -37,7 +39,7 @@ def perform_all(
     :param keep_policies: save the policies of runs with models of their own beside their records, for `sqirl watch`
     """
     device = check_device(device)
-    if not trains_together(configs[0], device):
+    if not trains_together(configs[0], device, keep_policies=keep_policies):
         from sqirl.runs.run import perform
 
         for config in configs:
@@ -56,9 +58,12 @@ def perform_all(
         )  # fmt: skip
 
 
-def trains_together(config: RunConfig, device: str) -> bool:
-    """Are runs like this one trained as a population on this device? On a CPU each has a model of its own."""
-    if not device.startswith("cuda"):
+def trains_together(config: RunConfig, device: str, *, keep_policies: bool = False) -> bool:
+    """Are runs like this one trained as a population on this device?
+
+    A CPU trains most networks as fast one by one. Those of MiniGrid are small enough to gain, and a population keeps no policies.
+    """
+    if not device.startswith("cuda") and (keep_policies or describe(config.env_id).suite is not MINIGRID):
         return False
     from sqirl.runs.population_run import can_be_together
 

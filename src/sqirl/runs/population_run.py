@@ -32,6 +32,7 @@ from sqirl.runs.progress import CHECKPOINT_SECONDS, RunProgress
 from sqirl.runs.record import Point, RunRecord
 from sqirl.runs.store import RecordStore
 from sqirl.runs.target import target_of
+from sqirl.runtime.memory import peak_memory
 
 #: A policy may be optimal if the mean of its episodes is within so many standard errors of the optimal return.
 STANDARD_ERRORS = 3.0
@@ -174,8 +175,9 @@ def measure(configs: Sequence[RunConfig], *, device: str, seconds: float) -> tup
     while not trainer.is_finished and (time.perf_counter() - began < seconds or sum(trainer.steps()) == before):
         advance()
     speed = (sum(trainer.steps()) - before) / (time.perf_counter() - began)
-    memory = th.cuda.max_memory_allocated(place) if place.type == "cuda" else 0
-    return max(speed, 1.0), float(memory)
+    if place.type == "cuda":
+        return max(speed, 1.0), float(th.cuda.max_memory_allocated(place))
+    return max(speed, 1.0), float(peak_memory())
 
 
 @dataclass(eq=False)

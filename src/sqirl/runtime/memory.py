@@ -1,8 +1,9 @@
-"""How much memory this process can still get."""
+"""How much memory this process can still get, and how much it has had."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 
 def available_memory() -> int | None:
@@ -19,6 +20,16 @@ def address_space_limit() -> int | None:
         return None
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if limit == resource.RLIM_INFINITY else limit
+
+
+def peak_memory() -> int:
+    """The most bytes that this process has had in memory."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _allowed_memory() -> int | None:

@@ -36,6 +36,12 @@ def bits(seeds: th.Tensor, stream: int, step: th.Tensor, count: int) -> th.Tenso
         from sqirl.algorithms.population.draw_kernels import fill_bits
 
         return fill_bits(seeds, stream, step, count)
+    if seeds.device.type == "cpu":
+        from sqirl.algorithms.population.cpu_draws import fill_bits as fill
+
+        found = th.empty(len(seeds), count, dtype=th.int64)
+        fill(seeds.numpy(), stream, step.reshape(-1).numpy(), found.numpy())
+        return found
     index = th.arange(count, device=seeds.device)
     steps = step.reshape(-1, 1)
     zero = th.zeros_like(index)

@@ -7,6 +7,7 @@ from typing import Protocol
 import torch as th
 
 from sqirl.algorithms.population.batch import AdamSettings, Learner, Loss
+from sqirl.algorithms.population.cpu_networks import CpuGridNetworks
 from sqirl.algorithms.population.devices import has_triton
 from sqirl.algorithms.population.grid_layout import Grid, GridLayout
 from sqirl.algorithms.population.grid_networks import GridNetworks
@@ -80,7 +81,7 @@ def torch_networks(
 ) -> TorchNetworks:
     """The networks of a layout in plain torch."""
     if isinstance(layout, GridLayout):
-        return GridNetworks(layout, screens, inputs)
+        return (CpuGridNetworks if screens.device.type == "cpu" else GridNetworks)(layout, screens, inputs)
     if isinstance(layout, Layout):
         return PlainNetworks(layout, screens, dtype)
     raise SqirlError(f"there are no networks for {layout}")
