@@ -67,8 +67,9 @@ def test_equal_observations_are_evaluated_once() -> None:
     networks = torch_networks(layout_of(table, 3), table.screens)
     assert isinstance(networks, CpuGridNetworks)
     keys = th.tensor([[[0, 0], [0, 5], [0, 9], [1, 0], [0, 0], [1, 70]]], dtype=th.int32)
-    [(each, place)] = networks.passed(initial_weights(networks.layout, [0]), keys)
-    assert len(each.outputs) == 4 and place.tolist() == [1, 0, 0, 3, 1, 2]
+    distinct, place = networks.distinct(th.cat([keys, keys[:, :1].expand(-1, 6, -1)]))
+    assert distinct.tolist() == [[[0, 5], [0, 0], [1, 70], [1, 0]], [[0, 0]] * 4]
+    assert place.tolist() == [[1, 0, 0, 3, 1, 2], [0] * 6]
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.5, 1e6])

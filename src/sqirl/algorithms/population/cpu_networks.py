@@ -1,8 +1,8 @@
 """MiniGrid's networks for P members on a CPU, with gradients written out.
 
-A CPU multiplies the matrices of one member as fast as those of many, so the members are computed one after the other, each on
-the distinct observations of its own rows. Layers are the matrix products of `GridNetworks`, which the tests compare with these.
-Their gradients are written to their places in a vector like that of the weights: autograd would join them from many parts.
+The time of a CPU goes into arithmetic and into the calls of small operations. So each member evaluates the distinct observations
+of its rows once. Layers are the batched matrix products of `GridNetworks`, which the tests compare with these. Their gradients
+are written to their places in a vector like that of the weights: autograd would join them from many parts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from sqirl.algorithms.population.batch import AdamSettings, Learner
 from sqirl.algorithms.population.grid_layout import Convolution, GridLayout
-from sqirl.algorithms.population.grid_networks import MOST_CELLS, GridNetworks, patches
+from sqirl.algorithms.population.grid_networks import GridNetworks, patches
 from sqirl.algorithms.population.inputs import Inputs
 
 #: The clock of an observation is a byte.
@@ -36,36 +36,38 @@ class CpuGridNetworks(GridNetworks):
     def learn(self, flat: th.Tensor, keys: th.Tensor, learned: int) -> tuple[th.Tensor, th.Tensor]:
         """As in `TorchNetworks`. All rows carry a gradient: those after `learned` are mostly the same observations."""
         leaf = flat.detach().requires_grad_()
-        outputs: th.Tensor = _Outputs.apply(leaf, self, keys)  # type: ignore[no-untyped-call]
-        return leaf, outputs
+        distinct, place = self.distinct(keys)
+        outputs: th.Tensor = _Outputs.apply(leaf, self, distinct)  # type: ignore[no-untyped-call]
+        return leaf, _rows(outputs, place)
 
     def optimize(self, learner: Learner, gradient: th.Tensor, settings: AdamSettings) -> None:
         fused_adam(learner, gradient, settings)
 
     @th.no_grad()
     def forward(self, flat: th.Tensor, keys: th.Tensor) -> th.Tensor:
-        """(P, R, outputs) float32, without gradient; a limited number of rows at a time."""
-        rows = max(1, MOST_CELLS // (self.layout.grid.width * self.layout.grid.height))
-        found = []
-        for weights, mine in zip(flat, keys, strict=True):
-            distinct, place = self._distinct(mine)
-            parts = [_Pass(self, weights, part).outputs for part in th.split(distinct, rows)]
-            found.append((th.cat(parts) if len(parts) > 1 else parts[0])[place])
-        return th.stack(found)
+        distinct, place = self.distinct(keys)
+        return _rows(super().forward(flat, distinct), place)
 
-    def _distinct(self, keys: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-        """(a key of each distinct observation, the number of the observation of each row), of keys (R, 2)."""
-        if len(keys) == 1:
-            return keys, th.zeros(1, dtype=th.int64)
-        rows = keys.numpy()
-        numbers = rows[:, 0].astype(np.int64) * _CLOCK_VALUES + self._clock_values[rows[:, 1]]
-        _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
-        return keys[th.from_numpy(first)], th.from_numpy(place)
+    def distinct(self, keys: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """((P, R', 2) the keys of each member's distinct observations, (P, R) which of them each row has), of keys (P, R, 2).
 
-    def passed(self, flat: th.Tensor, keys: th.Tensor) -> list[tuple[_Pass, th.Tensor]]:
-        """Of each member: its networks on its distinct observations, and the number of the observation of each row."""
-        distinct = map(self._distinct, keys)
-        return [(_Pass(self, weights, mine), place) for weights, (mine, place) in zip(flat, distinct, strict=True)]
+        R' is that of the member with the most; the others repeat one.
+        """
+        members, rows = keys.shape[:2]
+        if rows == 1:
+            return keys, th.zeros(members, 1, dtype=th.int64)
+        parts = keys.numpy()
+        numbers = parts[..., 0].astype(np.int64) * _CLOCK_VALUES + self._clock_values[parts[..., 1]]
+        found = [np.unique(mine, return_index=True, return_inverse=True)[1:] for mine in numbers]
+        first = np.zeros((members, max(len(rows_of) for rows_of, _ in found)), np.int64)
+        for row, (rows_of, _) in zip(first, found, strict=True):
+            row[: len(rows_of)] = rows_of
+        return _rows(keys, th.from_numpy(first)), th.from_numpy(np.stack([place for _, place in found]))
+
+
+def _rows(x: th.Tensor, place: th.Tensor) -> th.Tensor:
+    """(P, R, …) the rows (P, R) of x (P, R', …)."""
+    return x.gather(1, place[..., None].expand(-1, -1, x.shape[2]))
 
 
 class _Outputs(th.autograd.Function):
@@ -73,17 +75,14 @@ class _Outputs(th.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, flat: th.Tensor, networks: CpuGridNetworks, keys: th.Tensor) -> th.Tensor:
-        ctx.passes = networks.passed(flat.detach(), keys)
-        return th.stack([each.outputs[place] for each, place in ctx.passes])
+        ctx.evaluation = _Evaluation(networks, flat.detach(), keys)
+        outputs: th.Tensor = ctx.evaluation.outputs
+        return outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: th.Tensor) -> tuple[th.Tensor, None, None]:
-        of_weights = th.zeros(len(ctx.passes), ctx.passes[0][0].layout.size)
-        for (each, place), of_rows, row in zip(ctx.passes, gradients[0], of_weights, strict=True):
-            of_outputs = th.zeros_like(each.outputs).index_add_(0, place, of_rows)
-            each.write_gradient(of_outputs, row)
-        return of_weights, None, None
+        return ctx.evaluation.gradient(gradients[0]), None, None
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,26 +90,25 @@ class _Layer:
     """A dense layer, or a convolution as one over the patches of its input."""
 
     name: str
-    inputs: th.Tensor  # (R', inputs)
-    outputs: th.Tensor  # (R', outputs), after ReLU
+    inputs: th.Tensor  # (P, R', inputs)
+    outputs: th.Tensor  # (P, R', outputs), after ReLU
     convolution: Convolution | None = None
-    seen: tuple[int, ...] = ()  # the shape (R, width, height, channels) that a convolution was given
+    seen: tuple[int, ...] = ()  # the shape (P, R, width, height, channels) that a convolution was given
 
 
-class _Pass:
-    """The networks of one member on R observations. `outputs` are (R, outputs)."""
+class _Evaluation:
+    """The networks with weights (P, n) on the keys (P, R, 2): their `outputs` (P, R, outputs), and what each layer was given."""
 
     def __init__(self, networks: CpuGridNetworks, weights: th.Tensor, keys: th.Tensor) -> None:
-        self.layout, self.weights = networks.layout, weights[None]
+        self.layout, self.weights = networks.layout, weights
         architecture = self.layout.grid.architecture
-        x = networks.observe(keys[None])[0]
+        x = networks.observe(keys)
         self.trunk: list[_Layer] = []  # up to the features
         for number, convolution in enumerate(architecture.convolutions, start=1):
-            windows, seen = patches(x[None], convolution)[0], tuple(x.shape)
-            made = self._layer(f"conv{number}", windows.flatten(0, 2), convolution, seen)
-            self.trunk.append(made)
-            x = made.outputs.view(*windows.shape[:3], -1)
-        self.trunk.append(self._layer("dense", x.flatten(1)))
+            windows, seen = patches(x, convolution), tuple(x.shape)
+            self.trunk.append(self._layer(f"conv{number}", windows.flatten(1, 3), convolution, seen))
+            x = self.trunk[-1].outputs.view(*windows.shape[:4], -1)
+        self.trunk.append(self._layer("dense", x.flatten(2)))
         self.hidden: dict[str, list[_Layer]] = {}  # of each head
         found = []
         for head, (prefix, outputs) in self.layout.heads.items():
@@ -118,62 +116,60 @@ class _Pass:
             for number in range(1, len(architecture.hidden) + 1):
                 self.hidden[head].append(self._layer(f"{prefix}{number}", x))
                 x = self.hidden[head][-1].outputs
-            found.append(self._product(head, x)[:, :outputs])
-        self.outputs = th.cat(found, dim=1) if len(found) > 1 else found[0]
+            found.append(self._product(head, x)[..., :outputs])
+        self.outputs = th.cat(found, dim=-1)
 
     def _product(self, name: str, x: th.Tensor) -> th.Tensor:
-        return th.addmm(self.layout.bias(self.weights, name)[0], x, self.layout.weight(self.weights, name)[0])
+        return th.baddbmm(self.layout.bias(self.weights, name)[:, None], x, self.layout.weight(self.weights, name))
 
     def _layer(
         self, name: str, x: th.Tensor, convolution: Convolution | None = None, seen: tuple[int, ...] = ()
     ) -> _Layer:
         return _Layer(name, x, self._product(name, x).relu_(), convolution, seen)
 
-    def write_gradient(self, of_outputs: th.Tensor, to: th.Tensor) -> None:
-        """Write the gradient by the weights to (n,), from that by the outputs (R, outputs). The padding is left as it is."""
-        of_features: th.Tensor | None = None
-        parts = th.split(of_outputs, [outputs for _, outputs in self.layout.heads.values()], dim=1)
+    def gradient(self, of_outputs: th.Tensor) -> th.Tensor:
+        """(P, n) the gradient by the weights, from that by the outputs (P, R, outputs). It is zero in the padding."""
+        found, of_x = th.zeros_like(self.weights), th.zeros_like(self.trunk[-1].outputs)
+        parts = th.split(of_outputs, [outputs for _, outputs in self.layout.heads.values()], dim=-1)
         for (head, hidden), part in zip(self.hidden.items(), parts, strict=True):
-            x = (hidden or self.trunk)[-1].outputs
-            outputs = part.shape[1]
-            self.layout.weight(to[None], head)[0, :, :outputs] = x.t() @ part
-            self.layout.bias(to[None], head)[0, :outputs] = part.sum(0)
-            of_x = part @ self.layout.weight(self.weights, head)[0, :, :outputs].t()
+            x, outputs = (hidden or self.trunk)[-1].outputs, part.shape[-1]
+            self.layout.weight(found, head)[..., :outputs] = x.mT @ part
+            self.layout.bias(found, head)[:, :outputs] = part.sum(1)
+            of_features = part @ self.layout.weight(self.weights, head)[..., :outputs].mT
             for layer in reversed(hidden):
-                of_x = self._back(layer, of_x, to)
-            of_features = of_x if of_features is None else of_features + of_x
-        assert of_features is not None
-        of_x = of_features
+                of_features = self._back(layer, of_features, found)
+            of_x += of_features
         for layer in reversed(self.trunk[1:]):
-            of_x = self._back(layer, of_x, to)
-        self._weigh(self.trunk[0], of_x, to)  # nothing is before the first layer
+            of_x = self._back(layer, of_x, found)
+        self._weigh(self.trunk[0], of_x, found)  # nothing is before the first layer
+        return found
 
-    def _back(self, layer: _Layer, of_outputs: th.Tensor, to: th.Tensor) -> th.Tensor:
+    def _back(self, layer: _Layer, of_outputs: th.Tensor, found: th.Tensor) -> th.Tensor:
         """The gradient by what the layer was given; that by its weights is written."""
-        of_products = self._weigh(layer, of_outputs, to)
-        of_inputs = of_products @ self.layout.weight(self.weights, layer.name)[0].t()
+        through = self._weigh(layer, of_outputs, found)
+        of_inputs = th.bmm(through, self.layout.weight(self.weights, layer.name).mT)
         return of_inputs if layer.convolution is None else _unpatched(of_inputs, layer.convolution, layer.seen)
 
-    def _weigh(self, layer: _Layer, of_outputs: th.Tensor, to: th.Tensor) -> th.Tensor:
+    def _weigh(self, layer: _Layer, of_outputs: th.Tensor, found: th.Tensor) -> th.Tensor:
         """Write the gradient by the layer's weights; returns that by its products, before ReLU."""
         through: th.Tensor = th.ops.aten.threshold_backward(of_outputs.reshape(layer.outputs.shape), layer.outputs, 0)
-        th.mm(layer.inputs.t(), through, out=self.layout.weight(to[None], layer.name)[0])
-        th.sum(through, 0, out=self.layout.bias(to[None], layer.name)[0])
+        th.bmm(layer.inputs.mT, through, out=self.layout.weight(found, layer.name))
+        th.sum(through, 1, out=self.layout.bias(found, layer.name))
         return through
 
 
 def _unpatched(x: th.Tensor, layer: Convolution, seen: tuple[int, ...]) -> th.Tensor:
-    """The adjoint of `patches`: each value of the patches (R·width'·height', …) is added to where it came from (R, width, …)."""
-    rows, width, height, channels = seen
+    """(P, R, width, height, channels) the adjoint of `patches`: values of patches are added to where they came from."""
+    width, height, channels = seen[2:]
     wide, high = layer.side(width), layer.side(height)
-    parts = x.view(rows, wide, high, layer.kernel, layer.kernel, channels)
+    parts = x.view(*seen[:2], wide, high, layer.kernel, layer.kernel, channels)
     pad, stride = layer.padding, layer.stride
-    found = x.new_zeros(rows, width + 2 * pad, height + 2 * pad, channels)
+    found = x.new_zeros(*seen[:2], width + 2 * pad, height + 2 * pad, channels)
     for column in range(layer.kernel):
         for row in range(layer.kernel):
             columns, lines = slice(column, column + stride * wide, stride), slice(row, row + stride * high, stride)
-            found[:, columns, lines] += parts[:, :, :, column, row]
-    return found[:, pad : pad + width, pad : pad + height].contiguous()
+            found[:, :, columns, lines] += parts[:, :, :, :, column, row]
+    return found[:, :, pad : pad + width, pad : pad + height]
 
 
 def fused_adam(learner: Learner, gradient: th.Tensor, settings: AdamSettings) -> None:
