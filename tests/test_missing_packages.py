@@ -104,4 +104,5 @@ def test_one_of_the_two_packages_for_training_is_missing(missing: str, tmp_path:
     needing = [command for command in NEED if command.startswith(("train sqirl", "train ppo", "tune", "sweep"))]
     verify = "diagnose FrozenLake-v1 --horizon 9 --time-limit 3 --verify"
     for code, _, err in run_without([missing], [*needing, verify], tmp_path):
-        assert code == 2 and "pip install 'sqirl[train]'" in err and err.count("\n") == 1, err
+        lines = [line for line in err.splitlines() if not line.startswith("sqirl: compiling")]  # on a new machine
+        assert code == 2 and "pip install 'sqirl[train]'" in lines[0] and len(lines) == 1, err

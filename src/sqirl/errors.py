@@ -6,6 +6,7 @@ Every command prints that line on stderr and exits with the code below. Any othe
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 
 #: The longest message, and the longest word of one: a value that a user gave may have thousands of characters.
 LONGEST_MESSAGE, LONGEST_WORD = 2000, 400
@@ -81,6 +82,13 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
     """The error for a user, if an optional package is missing; None if it is another module, which would be a bug."""
     known = _EXTRAS.get((error.name or "").partition(".")[0])
     return MissingExtra(*known) if known else None
+
+
+def check_installed(*modules: str) -> None:
+    """Refuse to begin if one of these optional packages is missing. None of them is imported."""
+    for module in modules:
+        if find_spec(module) is None:
+            raise MissingExtra(*_EXTRAS[module])
 
 
 class InvalidMDP(SqirlError):

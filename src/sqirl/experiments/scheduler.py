@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqirl.errors import WorkFailed
+from sqirl.errors import WorkFailed, check_installed
 from sqirl.experiments.search import Finding, Search, search
 from sqirl.experiments.sweeps import Sweep, check_sweep
 from sqirl.experiments.worker import perform_tasks, task_of
@@ -239,6 +239,7 @@ def run_sweep(
     """
     check_sweep(sweep)
     if cluster is None:  # workers of a cluster have devices of their own
+        check_installed("torch", "stable_baselines3")  # workers would find out one by one
         from sqirl.runs.device import check_device
 
         device = check_device(device)
