@@ -1,30 +1,41 @@
 """Learning: steps/s from the table, the live game and full-length games, the parts of a deep SQIRL run's time, peak memory.
 
-python benchmarks/bench_train.py [play] [whole] [freeway] [memory]
+python benchmarks/bench_train.py [play] [whole] [freeway] [grids] [memory]
 """
 
 from __future__ import annotations
 
 import resource
 import sys
+import tempfile
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch as th
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
 
 import sqirl
 from sqirl.algorithms.sqirl.algorithm import SQIRL
 from sqirl.algorithms.sqirl.gradient_step import gradient_step
+from sqirl.experiments.protocol import planned_run
 from sqirl.play.episodes import Transitions
 from sqirl.play.full_atari import full_atari_env
 from sqirl.play.lanes import Lanes
 from sqirl.play.table import load_table
+from sqirl.play.vec_env import TableVecEnv
+from sqirl.runs.config import RunConfig
+from sqirl.runs.population_run import measure
+from sqirl.runs.run import Run
+from sqirl.runs.store import RecordStore
 from sqirl.runtime.workers import all_cores
-from table_envs import TableVectorEnv
 
 NAME = "BRIDGE/freeway_10_fs30-Sticky-v0"
 LANES = 256
+#: Seconds of each measurement of MiniGrid.
+GRID_SECONDS = 10.0
 #: Seconds of the authors' code for the same run, one torch thread (measured before we began, on the same kind of machine).
 AUTHORS_SECONDS = 255
 
@@ -39,8 +50,8 @@ def play() -> None:
             live.reset()
         steps += 1
     live_speed = steps / (time.perf_counter() - began)
-    env = TableVectorEnv(NAME, LANES)
-    env.reset(seed=0)
+    env = TableVecEnv(load_table(NAME), LANES, seed=0)
+    env.reset()
     seen = speed(lambda: env.step(rng.integers(3, size=LANES)))
     lanes = Lanes(load_table(NAME), LANES, rng)
 
@@ -87,7 +98,7 @@ def freeway() -> None:
         inside += time.perf_counter() - began
         return result
 
-    import sqirl.algorithms.sqirl as module
+    import sqirl.algorithms.sqirl.algorithm as module
 
     module.gradient_step = timed  # type: ignore[attr-defined]
     began, cpu = time.perf_counter(), time.process_time()
@@ -112,6 +123,45 @@ def freeway() -> None:
     print(f"  the authors' code: {AUTHORS_SECONDS} s, so {AUTHORS_SECONDS / total:.1f} times faster here")
 
 
+def grids() -> None:
+    """MiniGrid with the authors' details, one core: a run with a model of its own, and five seeds as a population."""
+    th.set_num_threads(1)
+    print(f"MiniGrid on one core, env steps/s with training, {GRID_SECONDS} s each")
+    for name in ("Empty-5x5", "LavaCrossingS9N3"):
+        for algorithm, options in (("sqirl", {"k": 2, "m": 16}), ("ppo", {"rollout": 128}), ("dqn", {})):
+            config = planned_run(
+                algorithm, f"BRIDGE/MiniGrid-{name}-Sticky-v0", timesteps=1_000_000, variant="paper", options=options
+            )
+            alone = speed_alone(config)
+            together, _ = measure([replace(config, seed=seed) for seed in range(5)], device="cpu", seconds=GRID_SECONDS)
+            print(
+                f"  {name:16} {algorithm:5}  alone {alone:8,.0f}   five together {together:8,.0f}   {together / alone:5.1f} times"
+            )
+
+
+class Until(BaseCallback):
+    """Stops training after a time, and counts the steps until then, without the first one."""
+
+    def _on_training_start(self) -> None:
+        self.began = self.first = None
+
+    def _on_step(self) -> bool:
+        now = time.perf_counter()
+        if self.began is None:
+            self.began, self.first = now, self.num_timesteps
+        self.speed = (self.num_timesteps - self.first) / max(now - self.began, 1e-9)
+        return now - self.began < GRID_SECONDS
+
+
+def speed_alone(config: RunConfig) -> float:
+    """Steps per second of the run, from its second step on; it may end before its time is over."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = Run(config, RecordStore(Path(folder)), "cpu", 1e9, None, None).model
+        until = Until()
+        model.learn(config.timesteps, callback=until)
+        return until.speed
+
+
 def memory() -> None:
     """Peak memory of this process with a full buffer of 10^6 transitions from the table."""
     model = SQIRL("CnnPolicy", NAME, k=2, m=100, seed=0, device="cpu")
@@ -131,11 +181,11 @@ def memory() -> None:
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or ["play", "whole", "freeway", "memory"]
+    wanted = sys.argv[1:] or ["play", "whole", "freeway", "grids", "memory"]
     if "memory" in wanted and len(wanted) > 1:  # peaks never come down: measured by itself
         import subprocess
 
         subprocess.run([sys.executable, "-W", "ignore", __file__, "memory"], check=True)
         wanted = [name for name in wanted if name != "memory"]
     for name in wanted:
-        {"play": play, "whole": whole, "freeway": freeway, "memory": memory}[name]()
+        {"play": play, "whole": whole, "freeway": freeway, "grids": grids, "memory": memory}[name]()
