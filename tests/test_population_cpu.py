@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch as th
+from typer.testing import CliRunner
 
 from population_cases import relative
 from sqirl.algorithms.population import draws, plain
@@ -16,13 +17,14 @@ from sqirl.algorithms.population.grid_networks import GridNetworks
 from sqirl.algorithms.population.layout import initial_weights
 from sqirl.algorithms.population.networks import layout_of, torch_networks
 from sqirl.algorithms.population.table import DeviceTable, device_table
+from sqirl.cli.main import application
 from sqirl.envs.description import describe
 from sqirl.experiments.scheduler import run_sweep
 from sqirl.experiments.sweeps import Sweep
 from sqirl.play.table import load_table
 from sqirl.runs.config import RunConfig
 from sqirl.runs.perform import trains_together
-from sqirl.runs.store import RecordStore
+from sqirl.runs.store import RecordStore, policy_path
 
 EMPTY, KEYS = "BRIDGE/MiniGrid-Empty-5x5-Sticky-v0", "BRIDGE/MiniGrid-KeyCorridorS3R1-Sticky-v0"
 
@@ -97,9 +99,21 @@ def test_compiled_random_numbers_are_those_of_philox() -> None:
         assert th.equal(found, wanted) and len(found.unique()) == 24
 
 
+@pytest.mark.parametrize("members", [None, 2])
+def test_on_a_cpu_train_keeps_policies_unless_it_is_asked_for_populations(members: int | None, tmp_path: Path) -> None:
+    command = f"train ppo {EMPTY} --seeds 0-1 --timesteps 1024 --device cpu -o {tmp_path}"
+    if members is not None:
+        command += f" --members {members}"
+    result = CliRunner().invoke(application("train"), command.split())
+    assert result.exit_code == 0, result.output
+    records = RecordStore(tmp_path).all()
+    assert [record.trainer for record in records] == ["single" if members is None else "population"] * 2
+    assert [policy_path(tmp_path, record.config).is_file() for record in records] == [members is None] * 2
+
+
 def test_on_a_cpu_sweeps_of_minigrid_are_populations(tmp_path: Path) -> None:
     config = RunConfig("ppo", EMPTY, options={"rollout": 128})
-    assert trains_together(config, "cpu") and not trains_together(config, "cpu", keep_policies=True)
+    assert trains_together(config, "cpu") and not trains_together(config, "cpu", alone=True)
     assert not trains_together(replace(config, live=True), "cpu")
     sweep = Sweep("s", (EMPTY,), ("ppo",), seeds=2, timesteps=2048, values={"rollout": (128,)})
     [finding] = run_sweep(sweep, folder=tmp_path, jobs=1, device="cpu")

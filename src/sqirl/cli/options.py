@@ -43,7 +43,11 @@ Variant = Annotated[
     typer.Option(help="ours, paper (what the authors' code does), or table (DQN: the paper's printed numbers)."),
 ]
 Members = Annotated[
-    int | None, typer.Option(help="Runs trained together on a GPU, at most (default: all seeds of a setting).", min=1)
+    int | None,
+    typer.Option(
+        help="Seeds trained together, at most, on a GPU, and of MiniGrid on a CPU (default: all; `train` on a CPU: 1).",
+        min=1,
+    ),
 ]
 Runs = Annotated[Path | None, path_option("-o", "--out", help="Folder of the records (default: your store's runs).")]
 EnvKwargs = Annotated[

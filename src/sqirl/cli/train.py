@@ -100,7 +100,7 @@ def _train(
     torch.set_num_threads(threads)
     config, store, records = configs[0], RecordStore(out or default_folder()), []
     device = check_device(device)
-    if not trains_together(config, device, keep_policies=True):
+    if not trains_together(config, device, alone=members is None):
         import_module("sqirl.runs.run")  # a package that is missing is told before anything else is
     store.check()
     for each in configs:

@@ -158,7 +158,7 @@ class Scheduler:
             open_search.started += len(configs)
 
     def _tasks(self, configs: list[RunConfig]) -> list[list[RunConfig]]:
-        """The runs of one setting as tasks: populations on a GPU, else one by one."""
+        """The runs of one setting as tasks: as populations where they are trained so, else one by one."""
         from sqirl.runs.perform import trains_together
 
         if not configs or not trains_together(configs[0], self.device):
@@ -232,7 +232,7 @@ def run_sweep(
     :param jobs: worker processes; if None, all cores, or `GPU_JOBS` on a GPU
     :param cluster: address of a dask scheduler whose workers do the runs
     :param device: "auto", "cpu" or "cuda"
-    :param members: runs that are trained as one population on a GPU, at most; all seeds of a setting if None
+    :param members: runs that are trained as one population, at most; all seeds of a setting if None
     :param shipped: take the runs that come with the package as done
     :param time_limit: seconds after which it stops with `WorkFailed`
     :param progress: called a few times a second

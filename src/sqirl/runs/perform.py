@@ -36,10 +36,11 @@ def perform_all(
     :param solved: steps in which other runs of this setting solved, which count as well
     :param sharing: processes that use the GPU at the same time
     :param drawing: called while screens are drawn before a run
-    :param keep_policies: save the policies of runs with models of their own beside their records, for `sqirl watch`
+    :param keep_policies: save the policies of runs with models of their own beside their records, for `sqirl watch`; on a CPU
+        runs have models of their own then, unless `members` asks for populations
     """
     device = check_device(device)
-    if not trains_together(configs[0], device, keep_policies=keep_policies):
+    if not trains_together(configs[0], device, alone=keep_policies and members is None):
         from sqirl.runs.run import perform
 
         for config in configs:
@@ -58,12 +59,14 @@ def perform_all(
         )  # fmt: skip
 
 
-def trains_together(config: RunConfig, device: str, *, keep_policies: bool = False) -> bool:
+def trains_together(config: RunConfig, device: str, *, alone: bool = False) -> bool:
     """Are runs like this one trained as a population on this device?
 
-    A CPU trains most networks as fast one by one. Those of MiniGrid are small enough to gain, and a population keeps no policies.
+    On a CPU only those of MiniGrid are: a CPU trains larger networks as fast one by one.
+
+    :param alone: on a CPU, give each run a model of its own
     """
-    if not device.startswith("cuda") and (keep_policies or describe(config.env_id).suite is not MINIGRID):
+    if not device.startswith("cuda") and (alone or describe(config.env_id).suite is not MINIGRID):
         return False
     from sqirl.runs.population_run import can_be_together
 
