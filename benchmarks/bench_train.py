@@ -1,6 +1,6 @@
 """Learning: steps/s from the table, the live game and full-length games, the parts of a deep SQIRL run's time, peak memory.
 
-python benchmarks/bench_train.py [play] [whole] [freeway] [grids] [memory]
+python benchmarks/bench_train.py [play] [whole] [freeway] [together] [memory]
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from sqirl.runtime.workers import all_cores
 
 NAME = "BRIDGE/freeway_10_fs30-Sticky-v0"
 LANES = 256
-#: Seconds of each measurement of MiniGrid.
-GRID_SECONDS = 10.0
+#: Seconds of each measurement of populations.
+TOGETHER_SECONDS = 10.0
 #: Seconds of the authors' code for the same run, one torch thread (measured before we began, on the same kind of machine).
 AUTHORS_SECONDS = 255
 
@@ -123,20 +123,21 @@ def freeway() -> None:
     print(f"  the authors' code: {AUTHORS_SECONDS} s, so {AUTHORS_SECONDS / total:.1f} times faster here")
 
 
-def grids() -> None:
-    """MiniGrid with the authors' details, one core: a run with a model of its own, and five seeds as a population."""
+def together() -> None:
+    """The authors' details, one core: a run with a model of its own, and five seeds as a population."""
     th.set_num_threads(1)
-    print(f"MiniGrid on one core, env steps/s with training, {GRID_SECONDS} s each")
-    for name in ("Empty-5x5", "LavaCrossingS9N3"):
-        for algorithm, options in (("sqirl", {"k": 2, "m": 16}), ("ppo", {"rollout": 128}), ("dqn", {})):
-            config = planned_run(
-                algorithm, f"BRIDGE/MiniGrid-{name}-Sticky-v0", timesteps=1_000_000, variant="paper", options=options
-            )
-            alone = speed_alone(config)
-            together, _ = measure([replace(config, seed=seed) for seed in range(5)], device="cpu", seconds=GRID_SECONDS)
-            print(
-                f"  {name:16} {algorithm:5}  alone {alone:8,.0f}   five together {together:8,.0f}   {together / alone:5.1f} times"
-            )
+    print(f"one core, env steps/s with training, {TOGETHER_SECONDS:.0f} s each")
+    sqirl_k2, ppo, dqn = ("sqirl", {"k": 2, "m": 16}), ("ppo", {"rollout": 128}), ("dqn", {})
+    grids = [(f"MiniGrid-{name}", case) for name in ("Empty-5x5", "LavaCrossingS9N3") for case in (sqirl_k2, ppo, dqn)]
+    for name, (algorithm, options) in [*grids, ("freeway_10_fs30", ppo)]:
+        config = planned_run(
+            algorithm, f"BRIDGE/{name}-Sticky-v0", timesteps=1_000_000, variant="paper", options=options
+        )
+        alone = speed_alone(config)
+        five, _ = measure([replace(config, seed=seed) for seed in range(5)], device="cpu", seconds=TOGETHER_SECONDS)
+        print(
+            f"  {name:25} {algorithm:5}  alone {alone:8,.0f}   five together {five:8,.0f}   {five / alone:5.1f} times"
+        )
 
 
 class Until(BaseCallback):
@@ -150,7 +151,7 @@ class Until(BaseCallback):
         if self.began is None:
             self.began, self.first = now, self.num_timesteps
         self.speed = (self.num_timesteps - self.first) / max(now - self.began, 1e-9)
-        return now - self.began < GRID_SECONDS
+        return now - self.began < TOGETHER_SECONDS
 
 
 def speed_alone(config: RunConfig) -> float:
@@ -181,11 +182,11 @@ def memory() -> None:
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or ["play", "whole", "freeway", "grids", "memory"]
+    wanted = sys.argv[1:] or ["play", "whole", "freeway", "together", "memory"]
     if "memory" in wanted and len(wanted) > 1:  # peaks never come down: measured by itself
         import subprocess
 
         subprocess.run([sys.executable, "-W", "ignore", __file__, "memory"], check=True)
         wanted = [name for name in wanted if name != "memory"]
     for name in wanted:
-        {"play": play, "whole": whole, "freeway": freeway, "grids": grids, "memory": memory}[name]()
+        {"play": play, "whole": whole, "freeway": freeway, "together": together, "memory": memory}[name]()
