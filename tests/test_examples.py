@@ -52,7 +52,7 @@ def test_train_sqirl_with_callbacks(example, tmp_path: Path) -> None:
 
 def test_run_a_sweep(example, tmp_path: Path) -> None:
     out = example("run_a_sweep.py")
-    assert "gorp: 10,000 steps with k=1 m=8 (1 run)" in out
+    assert "gorp: 10,000 steps with k=1 m=8" in out and "(1 run, an evaluation every 10,000 steps)" in out
     assert "ppo: not solved (1 run)" in out and "\n2 runs:\n" in out
     assert len(list((tmp_path / "out" / "runs").glob("*.json"))) == 2
 

@@ -27,6 +27,7 @@ from sqirl.experiments.scheduler import Scheduler, run_sweep
 from sqirl.experiments.search import Cost, Finding, SearchContext, _smallest, search
 from sqirl.experiments.sweeps import Sweep, check_sweep, named_sweep, narrowed
 from sqirl.mdp.tabular import TabularMDP
+from sqirl.results.censoring import StepRange
 from sqirl.runs.config import RunConfig
 from sqirl.runs.record import Point, RunRecord
 from test_fit import trap
@@ -264,8 +265,10 @@ def test_all_values_of_a_baseline_are_tried_once() -> None:
 
     def answer(config: RunConfig) -> RunRecord:
         solved = config.chosen["epsilon_steps"] == 200 and config.seed != 1
-        steps = min(30_000, config.timesteps)
-        return RunRecord(config, (Point(steps, 1.0 if solved else 0.2),), steps=config.timesteps, optimal_return=1.0)
+        steps, mean = min(30_000, config.timesteps), 1.0 if solved else 0.2
+        found = 21_000 + config.seed if solved else None
+        points = (Point(steps, mean, exact=mean),)
+        return RunRecord(config, points, steps=config.timesteps, optimal_return=1.0, optimal_at=found)
 
     finding, asked = conduct(search(sweep, EMPTY, "dqn"), answer)
     assert len(asked) == 9 == finding.num_runs == len(set(asked)) and all(config.stop == "mean" for config in asked)
@@ -275,16 +278,26 @@ def test_all_values_of_a_baseline_are_tried_once() -> None:
         for seed in range(3)
     ]  # fmt: skip
     assert finding.steps == 30_000 and {config.chosen["epsilon_steps"] for config in finding.best} == {200}
-    assert str(finding) == f"{EMPTY} dqn: 30,000 steps with epsilon_steps=200 (9 runs)"
+    assert str(finding) == (
+        f"{EMPTY} dqn: 30,000 steps with epsilon_steps=200, truly optimal after 21,002 "
+        "(9 runs, an evaluation every 10,000 steps)"
+    )
     assert finding.to_dict() == {
-        "env_id": EMPTY, "algorithm": "dqn", "steps": 30_000, "runs": 9, "epsilon_steps": 200
+        "env_id": EMPTY, "algorithm": "dqn", "steps": 30_000, "runs": 9, "epsilon_steps": 200,
+        "truly_optimal_after": 21_002,
     }  # fmt: skip
+    unseen = replace(finding, optimal=StepRange(9_000, 9_000 + 1))
+    never = replace(finding, optimal=StepRange(math.inf, math.inf))
+    for other in (unseen, never):
+        assert "truly" not in str(other) and other.to_dict()["truly_optimal_after"] is None
 
 
 def test_a_finding_without_runs_can_be_shown() -> None:
     finding = Finding(EMPTY, "gorp", None, (), 1, "no memory")
     assert str(finding) == f"{EMPTY} gorp: not solved, a run failed: no memory (1 run)"
-    assert finding.to_dict() == {"env_id": EMPTY, "algorithm": "gorp", "steps": None, "runs": 1}
+    assert finding.to_dict() == {
+        "env_id": EMPTY, "algorithm": "gorp", "steps": None, "runs": 1, "truly_optimal_after": None
+    }  # fmt: skip
 
 
 def test_the_cost_of_an_iteration() -> None:

@@ -17,9 +17,10 @@ from sqirl.algorithms.registry import algorithm
 from sqirl.algorithms.spec import AlgorithmSpec
 from sqirl.analysis.archive import archived_analyses
 from sqirl.envs.description import EnvDescription, describe
-from sqirl.errors import SqirlError
+from sqirl.errors import SqirlError, counted
 from sqirl.experiments.protocol import planned_run
 from sqirl.experiments.sweeps import Sweep
+from sqirl.results.censoring import UNKNOWN, StepRange, median_range, steps_to_optimal
 from sqirl.results.growth import between, next_value
 from sqirl.results.outcomes import rank
 from sqirl.results.statistics import censored_median
@@ -35,7 +36,11 @@ Search = Generator[list[RunConfig], list[RunRecord], "Finding"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The best setting that was found: its median sample complexity, None if no setting's median run solved."""
+    """The best setting that was found: its median sample complexity, None if no setting's median run solved.
+
+    The paper counts evaluations, which are thousands of steps apart. `optimal` is the median of the steps to a truly optimal
+    policy, which has no such grid.
+    """
 
     env_id: str
     algorithm: str
@@ -43,19 +48,30 @@ class Finding:
     best: tuple[RunConfig, ...]  # its runs, one for each seed
     num_runs: int
     error: str | None = None  # of the first run that failed, which ends a search
+    optimal: StepRange = UNKNOWN
+
+    @property
+    def truly_optimal_after(self) -> float | None:
+        """The steps, where they are known."""
+        return self.optimal.steps if self.optimal.is_known else None
 
     def to_dict(self) -> dict[str, object]:
         options = self.best[0].chosen if self.best else {}
         return {
-            "env_id": self.env_id, "algorithm": self.algorithm, "steps": self.steps, "runs": self.num_runs, **options
+            "env_id": self.env_id, "algorithm": self.algorithm, "steps": self.steps, "runs": self.num_runs,
+            "truly_optimal_after": self.truly_optimal_after, **options,
         }  # fmt: skip
 
     def __str__(self) -> str:
         options = " ".join(f"{name}={value}" for name, value in (self.best[0].chosen.items() if self.best else ()))
         found = "not solved" if self.steps is None else f"{self.steps:,.0f} steps with {options}"
+        if self.truly_optimal_after is not None:
+            found += f", truly optimal after {self.truly_optimal_after:,.0f}"
         if self.error is not None:
             found += f", a run failed: {self.error}"
-        return f"{self.env_id} {self.algorithm}: {found} ({self.num_runs} run{'s' * (self.num_runs != 1)})"
+        runs = counted(self.num_runs, "run")
+        every = f", an evaluation every {self.best[0].eval_every:,} steps" if self.steps is not None else ""
+        return f"{self.env_id} {self.algorithm}: {found} ({runs}{every})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +93,17 @@ class SearchContext:
     def seeded(self, config: RunConfig) -> list[RunConfig]:
         return [replace(config, seed=seed) for seed in self.sweep.seeds_of(self.spec)]
 
-    def finding(self, steps: float | None, best: list[RunConfig], num_runs: int, error: str | None = None) -> Finding:
-        return Finding(self.env.name, self.spec.name, steps, tuple(best), num_runs, error)
+    def finding(
+        self,
+        steps: float | None,
+        best: list[RunConfig],
+        records: list[RunRecord],
+        num_runs: int,
+        error: str | None = None,
+    ) -> Finding:
+        """`records` are those of the runs `best`; they count only where the median run solved."""
+        optimal = UNKNOWN if steps is None else median_range([steps_to_optimal(record) for record in records])
+        return Finding(self.env.name, self.spec.name, steps, tuple(best), num_runs, error, optimal)
 
 
 def search(sweep: Sweep, env_id: str, algorithm_name: str) -> Search:
@@ -91,7 +116,7 @@ def search(sweep: Sweep, env_id: str, algorithm_name: str) -> Search:
 
 def _try_all(context: SearchContext) -> Search:
     """Every setting with every seed; the one with the smallest median wins. A setting is given the steps in which it can win."""
-    best: tuple[tuple[bool, float, float], list[RunConfig], float | None] | None = None
+    best: tuple[tuple[bool, float, float], list[RunConfig], float | None, list[RunRecord]] | None = None
     count = 0
     for setting in context.spec.settings(context.sweep.values_of(context.spec), searched=False):
         config = context.config(setting)
@@ -103,12 +128,13 @@ def _try_all(context: SearchContext) -> Search:
         records = yield group
         count += len(records)
         if (error := _first_error(records)) is not None:
-            return context.finding(best[2] if best else None, best[1] if best else group, count, error)
-        found = rank(records), group, censored_median([record.complexity for record in records])
+            _, runs, steps, kept = best or (None, group, None, records)
+            return context.finding(steps, runs, kept, count, error)
+        found = rank(records), group, censored_median([record.complexity for record in records]), records
         if best is None or found[0] < best[0]:
             best = found
     assert best is not None
-    return context.finding(best[2], best[1], count)
+    return context.finding(best[2], best[1], best[3], count)
 
 
 def _search_smallest(context: SearchContext) -> Search:
@@ -122,6 +148,7 @@ def _search_smallest(context: SearchContext) -> Search:
         )
     best: float | None = None
     runs: list[RunConfig] = []
+    kept: list[RunRecord] = []  # of these runs
     count, cost = 0, Cost(env, spec)
     option = spec.searched_option
     assert option is not None
@@ -143,16 +170,16 @@ def _search_smallest(context: SearchContext) -> Search:
         records = yield group
         count += len(records)
         if (error := _first_error(records)) is not None:
-            return context.finding(best, runs or group, count, error)
+            return context.finding(best, runs or group, kept, count, error)
         cost.learn(records)
         steps = censored_median([record.complexity for record in records])
         if steps is not None and (best is None or steps < best):
-            best, runs = steps, group
+            best, runs, kept = steps, group, records
         runs = runs or group
         whole = spec.max_steps(setting, env, config.timesteps + 1)
         if not bisection.update(solved=steps is not None, cut=whole > config.timesteps):
             bisections.remove(bisection)
-    return context.finding(best, runs, count)
+    return context.finding(best, runs, kept, count)
 
 
 def _smallest(context: SearchContext, setting: dict[str, int], value: int) -> int:
