@@ -100,7 +100,8 @@ def _train(
     torch.set_num_threads(threads)
     config, store, records = configs[0], RecordStore(out or default_folder()), []
     device = check_device(device)
-    if not trains_together(config, device, alone=members is None):
+    alone = members is None or members == 1  # a population keeps no policies
+    if not trains_together(config, device, alone=alone):
         import_module("sqirl.runs.run")  # a package that is missing is told before anything else is
     store.check()
     for each in configs:
@@ -113,7 +114,7 @@ def _train(
         for line in lines_before(config):
             print(f"sqirl: {line}", file=sys.stderr)
         for record in perform_all(
-            configs, store, device=device, members=members, checkpoint_seconds=checkpoint_every, progress=progress,
+            configs, store, device=device, members=members, alone=alone, checkpoint_seconds=checkpoint_every, progress=progress,
             drawing=drawing, keep_policies=True,
         ):  # fmt: skip
             records.append(record)

@@ -171,7 +171,12 @@ def _train(config: RunConfig, watch: Watch) -> None:
     with tempfile.TemporaryDirectory(prefix="sqirl-verify-") as folder:
         try:
             [record] = perform_all(
-                [config], RecordStore(Path(folder)), checkpoint_seconds=math.inf, progress=watch, device="cpu"
+                [config],
+                RecordStore(Path(folder)),
+                checkpoint_seconds=math.inf,
+                progress=watch,
+                device="cpu",
+                alone=True,
             )
         except _Enough:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -158,12 +159,17 @@ class Scheduler:
             open_search.started += len(configs)
 
     def _tasks(self, configs: list[RunConfig]) -> list[list[RunConfig]]:
-        """The runs of one setting as tasks: as populations where they are trained so, else one by one."""
+        """The runs of one setting as tasks: as populations where they are trained so, else one by one.
+
+        Workers on CPUs that would be idle take a part of a population. The parts depend on the sweep alone, so that a sweep
+        that was stopped finds their checkpoints.
+        """
         from sqirl.runs.perform import trains_together
 
         if not configs or not trains_together(configs[0], self.device):
             return [[config] for config in configs]
-        size = self.members or len(configs)
+        parts = 1 if self.device.startswith("cuda") else max(1, self.pool.num_workers // len(self.searches))
+        size = self.members or math.ceil(len(configs) / parts)
         return [configs[first : first + size] for first in range(0, len(configs), size)]
 
     def _start(self, configs: list[RunConfig], open_search: OpenSearch) -> Any:

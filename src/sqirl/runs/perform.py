@@ -20,6 +20,7 @@ def perform_all(
     *,
     device: str = "auto",
     members: int | None = None,
+    alone: bool = False,
     enough: int | None = None,
     solved: Sequence[int] = (),
     sharing: int = 1,
@@ -32,15 +33,15 @@ def perform_all(
 
     :param device: "auto", "cpu" or "cuda"
     :param members: runs that are trained together at most; all of them if None
+    :param alone: on a CPU, give every run a model of its own
     :param enough: when so many runs of a population are solved, the others end: see `perform_together`
     :param solved: steps in which other runs of this setting solved, which count as well
     :param sharing: processes that use the GPU at the same time
     :param drawing: called while screens are drawn before a run
-    :param keep_policies: save the policies of runs with models of their own beside their records, for `sqirl watch`; on a CPU
-        runs have models of their own then, unless `members` asks for populations
+    :param keep_policies: save the policies of runs with models of their own beside their records, for `sqirl watch`
     """
     device = check_device(device)
-    if not trains_together(configs[0], device, alone=keep_policies and members is None):
+    if not trains_together(configs[0], device, alone=alone):
         from sqirl.runs.run import perform
 
         for config in configs:
@@ -62,9 +63,7 @@ def perform_all(
 def trains_together(config: RunConfig, device: str, *, alone: bool = False) -> bool:
     """Are runs like this one trained as a population on this device?
 
-    On a CPU only those of MiniGrid are: a CPU trains larger networks as fast one by one.
-
-    :param alone: on a CPU, give each run a model of its own
+    On a CPU only those of MiniGrid are, and only if they need not be `alone`: larger networks are slower together.
     """
     if not device.startswith("cuda") and (alone or describe(config.env_id).suite is not MINIGRID):
         return False

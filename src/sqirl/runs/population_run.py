@@ -210,6 +210,7 @@ class PopulationRun:
     def __post_init__(self) -> None:
         first = self.configs[0]
         self.env, self.spec = describe(first.env_id, variant=first.variant), first.spec
+        self.spec.check_budget(first.chosen, self.env, first.timesteps)
         target = target_of(self.env)
         self.members = [_Member(config, Curve(config, target), place) for place, config in enumerate(self.configs)]
         self.running = list(self.members)

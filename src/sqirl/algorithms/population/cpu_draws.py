@@ -6,13 +6,15 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_K0, _K1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
-_MASK, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+from sqirl.algorithms.population.draws import KEY_STEPS, MASK, MULTIPLIERS
+
+_M0, _M1 = map(np.uint64, MULTIPLIERS)
+_K0, _K1 = map(np.uint64, KEY_STEPS)
+_MASK, _HALF = np.uint64(MASK), np.uint64(32)
 
 
 @numba.njit(cache=True)
-def fill_bits(seeds: NDArray[np.int64], stream: int, steps: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+def compiled_bits(seeds: NDArray[np.int64], stream: int, steps: NDArray[np.int64], out: NDArray[np.int64]) -> None:
     """Fill (P, count): number i of member p comes from (seeds[p], i, steps[p], stream)."""
     for p in range(out.shape[0]):
         seed, step = np.uint64(seeds[p]), np.uint64(steps[p % len(steps)])

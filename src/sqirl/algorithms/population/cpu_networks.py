@@ -1,13 +1,12 @@
 """MiniGrid's networks for P members on a CPU, with gradients written out.
 
-The time of a CPU goes into arithmetic and into the calls of small operations. So each member evaluates the distinct observations
-of its rows once. Layers are the batched matrix products of `GridNetworks`, which the tests compare with these. Their gradients
-are written to their places in a vector like that of the weights: autograd would join them from many parts.
+A CPU spends its time on arithmetic, on copies, and on the calls of small operations. So each member evaluates the distinct
+observations of its rows once. The layers are those of `GridNetworks`. Their gradients are written to their places in a vector
+like that of the weights; autograd computes each in a tensor of its own and copies it. The tests compare the two.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from sqirl.algorithms.population.batch import AdamSettings, Learner
 from sqirl.algorithms.population.grid_layout import Convolution, GridLayout
-from sqirl.algorithms.population.grid_networks import GridNetworks, patches
+from sqirl.algorithms.population.grid_networks import GridNetworks, Layer
 from sqirl.algorithms.population.inputs import Inputs
 
 #: The clock of an observation is a byte.
@@ -75,87 +74,61 @@ class _Outputs(th.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, flat: th.Tensor, networks: CpuGridNetworks, keys: th.Tensor) -> th.Tensor:
-        ctx.evaluation = _Evaluation(networks, flat.detach(), keys)
-        outputs: th.Tensor = ctx.evaluation.outputs
+        layers: list[Layer] = []
+        outputs = networks.evaluate(flat.detach(), networks.observe(keys), layers.append)
+        # Not the outputs: they refer to `ctx`, and a cycle keeps all layers in memory until Python looks for cycles
+        ctx.layout, ctx.layers = networks.layout, {layer.name: layer for layer in layers}
+        ctx.save_for_backward(flat)
         return outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: th.Tensor) -> tuple[th.Tensor, None, None]:
-        return ctx.evaluation.gradient(gradients[0]), None, None
+        (weights,) = ctx.saved_tensors
+        return _Backward(ctx.layout, weights, ctx.layers).run(gradients[0]), None, None
 
 
-@dataclass(frozen=True, eq=False)
-class _Layer:
-    """A dense layer, or a convolution as one over the patches of its input."""
+class _Backward:
+    """The gradient by the weights (P, n) of the networks of `layout`, from what their layers returned."""
 
-    name: str
-    inputs: th.Tensor  # (P, R', inputs)
-    outputs: th.Tensor  # (P, R', outputs), after ReLU
-    convolution: Convolution | None = None
-    seen: tuple[int, ...] = ()  # the shape (P, R, width, height, channels) that a convolution was given
+    def __init__(self, layout: GridLayout, weights: th.Tensor, layers: dict[str, Layer]) -> None:
+        self.layout, self.weights, self.layers = layout, weights, layers
+        self.found = th.zeros_like(weights)  # it stays zero in the padding
 
-
-class _Evaluation:
-    """The networks with weights (P, n) on the keys (P, R, 2): their `outputs` (P, R, outputs), and what each layer was given."""
-
-    def __init__(self, networks: CpuGridNetworks, weights: th.Tensor, keys: th.Tensor) -> None:
-        self.layout, self.weights = networks.layout, weights
-        architecture = self.layout.grid.architecture
-        x = networks.observe(keys)
-        self.trunk: list[_Layer] = []  # up to the features
-        for number, convolution in enumerate(architecture.convolutions, start=1):
-            windows, seen = patches(x, convolution), tuple(x.shape)
-            self.trunk.append(self._layer(f"conv{number}", windows.flatten(1, 3), convolution, seen))
-            x = self.trunk[-1].outputs.view(*windows.shape[:4], -1)
-        self.trunk.append(self._layer("dense", x.flatten(2)))
-        self.hidden: dict[str, list[_Layer]] = {}  # of each head
-        found = []
-        for head, (prefix, outputs) in self.layout.heads.items():
-            x, self.hidden[head] = self.trunk[-1].outputs, []
-            for number in range(1, len(architecture.hidden) + 1):
-                self.hidden[head].append(self._layer(f"{prefix}{number}", x))
-                x = self.hidden[head][-1].outputs
-            found.append(self._product(head, x)[..., :outputs])
-        self.outputs = th.cat(found, dim=-1)
-
-    def _product(self, name: str, x: th.Tensor) -> th.Tensor:
-        return th.baddbmm(self.layout.bias(self.weights, name)[:, None], x, self.layout.weight(self.weights, name))
-
-    def _layer(
-        self, name: str, x: th.Tensor, convolution: Convolution | None = None, seen: tuple[int, ...] = ()
-    ) -> _Layer:
-        return _Layer(name, x, self._product(name, x).relu_(), convolution, seen)
-
-    def gradient(self, of_outputs: th.Tensor) -> th.Tensor:
-        """(P, n) the gradient by the weights, from that by the outputs (P, R, outputs). It is zero in the padding."""
-        found, of_x = th.zeros_like(self.weights), th.zeros_like(self.trunk[-1].outputs)
+    def run(self, of_outputs: th.Tensor) -> th.Tensor:
+        """(P, n) from the gradient by the outputs (P, R, outputs)."""
+        network, features = self.layout.grid.architecture, self.layers["dense"].outputs
+        of_x = th.zeros_like(features)
         parts = th.split(of_outputs, [outputs for _, outputs in self.layout.heads.values()], dim=-1)
-        for (head, hidden), part in zip(self.hidden.items(), parts, strict=True):
-            x, outputs = (hidden or self.trunk)[-1].outputs, part.shape[-1]
-            self.layout.weight(found, head)[..., :outputs] = x.mT @ part
-            self.layout.bias(found, head)[:, :outputs] = part.sum(1)
+        for (head, (prefix, outputs)), part in zip(self.layout.heads.items(), parts, strict=True):
+            hidden = [self.layers[f"{prefix}{number}"] for number in range(1, len(network.hidden) + 1)]
+            x = hidden[-1].outputs if hidden else features
+            self.layout.weight(self.found, head)[..., :outputs] = x.mT @ part
+            self.layout.bias(self.found, head)[:, :outputs] = part.sum(1)
             of_features = part @ self.layout.weight(self.weights, head)[..., :outputs].mT
             for layer in reversed(hidden):
-                of_features = self._back(layer, of_features, found)
+                of_features = self._through(layer, of_features)
             of_x += of_features
-        for layer in reversed(self.trunk[1:]):
-            of_x = self._back(layer, of_x, found)
-        self._weigh(self.trunk[0], of_x, found)  # nothing is before the first layer
-        return found
+        of_x = self._through(self.layers["dense"], of_x)
+        convolutions = [self.layers[f"conv{number}"] for number in range(1, len(network.convolutions) + 1)]
+        for layer in reversed(convolutions[1:]):
+            of_x = self._through(layer, of_x)
+        self._write(convolutions[0], of_x)  # nothing is before the first layer
+        return self.found
 
-    def _back(self, layer: _Layer, of_outputs: th.Tensor, found: th.Tensor) -> th.Tensor:
+    def _through(self, layer: Layer, of_outputs: th.Tensor) -> th.Tensor:
         """The gradient by what the layer was given; that by its weights is written."""
-        through = self._weigh(layer, of_outputs, found)
-        of_inputs = th.bmm(through, self.layout.weight(self.weights, layer.name).mT)
+        of_inputs = th.bmm(self._write(layer, of_outputs), self.layout.weight(self.weights, layer.name).mT)
         return of_inputs if layer.convolution is None else _unpatched(of_inputs, layer.convolution, layer.seen)
 
-    def _weigh(self, layer: _Layer, of_outputs: th.Tensor, found: th.Tensor) -> th.Tensor:
+    def _write(self, layer: Layer, of_outputs: th.Tensor) -> th.Tensor:
         """Write the gradient by the layer's weights; returns that by its products, before ReLU."""
-        through: th.Tensor = th.ops.aten.threshold_backward(of_outputs.reshape(layer.outputs.shape), layer.outputs, 0)
-        th.bmm(layer.inputs.mT, through, out=self.layout.weight(found, layer.name))
-        th.sum(through, 1, out=self.layout.bias(found, layer.name))
-        return through
+        of_products: th.Tensor = th.ops.aten.threshold_backward(
+            of_outputs.reshape(layer.outputs.shape), layer.outputs, 0
+        )
+        th.bmm(layer.inputs.mT, of_products, out=self.layout.weight(self.found, layer.name))
+        th.sum(of_products, 1, out=self.layout.bias(self.found, layer.name))
+        return of_products
 
 
 def _unpatched(x: th.Tensor, layer: Convolution, seen: tuple[int, ...]) -> th.Tensor:
@@ -173,7 +146,10 @@ def _unpatched(x: th.Tensor, layer: Convolution, seen: tuple[int, ...]) -> th.Te
 
 
 def fused_adam(learner: Learner, gradient: th.Tensor, settings: AdamSettings) -> None:
-    """One step of `torch.optim.Adam` for the members that are running, by the gradient (P, n), in one pass over memory."""
+    """One step of `torch.optim.Adam` for the members that are running, in one pass over memory.
+
+    The gradient (P, n) is clipped in place.
+    """
     learner.steps += learner.running
     for p in learner.running.nonzero()[:, 0].tolist():
         scale = None

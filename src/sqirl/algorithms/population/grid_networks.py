@@ -10,6 +10,10 @@ in the same order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import torch as th
 from torch.nn import functional as F
 
@@ -32,6 +36,17 @@ def patches(x: th.Tensor, layer: Convolution) -> th.Tensor:
         x = F.pad(x, (0, 0, *[layer.padding] * 4))
     windows = x.unfold(2, layer.kernel, layer.stride).unfold(3, layer.kernel, layer.stride)
     return windows.permute(0, 1, 2, 3, 5, 6, 4).flatten(4)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """What a layer with ReLU was given and what it returned; a convolution is a dense layer over the patches of its input."""
+
+    name: str
+    inputs: th.Tensor  # (P, R', inputs)
+    outputs: th.Tensor  # (P, R', outputs), after ReLU
+    convolution: Convolution | None = None
+    seen: tuple[int, ...] = ()  # the shape (P, R, width, height, channels) that a convolution was given
 
 
 class GridNetworks(TorchNetworks):
@@ -88,25 +103,33 @@ class GridNetworks(TorchNetworks):
         rows = max(1, MOST_CELLS // (len(keys) * self.layout.grid.width * self.layout.grid.height))
         return th.cat([self.evaluate(flat, self.observe(part)) for part in th.split(keys, rows, dim=1)], dim=1)
 
-    def evaluate(self, weights: th.Tensor, seen: th.Tensor) -> th.Tensor:
-        layers, network = self._split(weights), self.layout.grid.architecture
+    def evaluate(self, weights: th.Tensor, seen: th.Tensor, keep: Callable[[Layer], object] | None = None) -> th.Tensor:
+        """As in `TorchNetworks`; `keep` is called with each layer that has ReLU."""
+        matrices, network = self._split(weights), self.layout.grid.architecture
 
         def linear(x: th.Tensor, name: str) -> th.Tensor:
-            weight, bias = layers[name]
+            weight, bias = matrices[name]
             return th.baddbmm(bias[:, None], x, weight)
 
+        def layer(x: th.Tensor, name: str, *of_convolution: Any) -> th.Tensor:
+            outputs = F.relu(linear(x, name))
+            if keep is not None:
+                keep(Layer(name, x, outputs, *of_convolution))
+            return outputs
+
         x = seen
-        for number, layer in enumerate(network.convolutions, start=1):
-            windows = patches(x, layer)
-            x = F.relu(linear(windows.flatten(1, 3), f"conv{number}")).view(*windows.shape[:4], -1)
-        features = F.relu(linear(x.flatten(2), "dense"))
-        found = []
+        for number, convolution in enumerate(network.convolutions, start=1):
+            windows = patches(x, convolution)
+            found = layer(windows.flatten(1, 3), f"conv{number}", convolution, tuple(x.shape))
+            x = found.view(*windows.shape[:4], -1)
+        features = layer(x.flatten(2), "dense")
+        heads = []
         for name, (prefix, outputs) in self.layout.heads.items():
             x = features
             for number in range(1, len(network.hidden) + 1):
-                x = F.relu(linear(x, f"{prefix}{number}"))
-            found.append(linear(x, name)[..., :outputs])
-        return th.cat(found, dim=-1)
+                x = layer(x, f"{prefix}{number}")
+            heads.append(linear(x, name)[..., :outputs])
+        return th.cat(heads, dim=-1)
 
     def _split(self, flat: th.Tensor) -> dict[str, tuple[th.Tensor, th.Tensor]]:
         """Each layer's (weight (P, inputs, outputs), bias (P, outputs)).

@@ -64,9 +64,17 @@ def selected(state: MemberState, members: list[int]) -> MemberState:
 
 
 def stored(state: MemberState) -> MemberState:
-    """The state in the memory of the CPU."""
+    """A copy of the state in the memory of the CPU.
+
+    On a CPU, a part of a tensor would be written with the whole memory that it is a part of.
+    """
+
+    def copied(tensor: th.Tensor) -> th.Tensor:
+        return tensor.cpu() if tensor.is_cuda else tensor.clone()
+
     return {
-        name: [each.cpu() for each in part] if isinstance(part, list) else part.cpu() for name, part in state.items()
+        name: [copied(each) for each in part] if isinstance(part, list) else copied(part)
+        for name, part in state.items()
     }
 
 
