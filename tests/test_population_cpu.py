@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
+import weakref
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import torch as th
 from typer.testing import CliRunner
 
 from population_cases import relative
+from sqirl.algorithms.checkpoints import write_checkpoint
 from sqirl.algorithms.population import draws, plain
 from sqirl.algorithms.population.batch import AdamSettings, Learner
 from sqirl.algorithms.population.cpu_networks import CpuGridNetworks, fused_adam
@@ -17,13 +21,18 @@ from sqirl.algorithms.population.grid_networks import GridNetworks
 from sqirl.algorithms.population.layout import initial_weights
 from sqirl.algorithms.population.networks import layout_of, torch_networks
 from sqirl.algorithms.population.table import DeviceTable, device_table
+from sqirl.algorithms.population.trainer import stored
 from sqirl.cli.main import application
 from sqirl.envs.description import describe
-from sqirl.experiments.scheduler import run_sweep
+from sqirl.errors import SqirlError
+from sqirl.experiments.scheduler import Scheduler, run_sweep
+from sqirl.experiments.search import search
 from sqirl.experiments.sweeps import Sweep
 from sqirl.play.table import load_table
-from sqirl.runs.config import RunConfig
+from sqirl.runs.config import STOP_NEVER, RunConfig
 from sqirl.runs.perform import trains_together
+from sqirl.runs.population_run import perform_together
+from sqirl.runs.progress import RunProgress
 from sqirl.runs.store import RecordStore, policy_path
 
 EMPTY, KEYS = "BRIDGE/MiniGrid-Empty-5x5-Sticky-v0", "BRIDGE/MiniGrid-KeyCorridorS3R1-Sticky-v0"
@@ -74,6 +83,25 @@ def test_equal_observations_are_evaluated_once() -> None:
     assert place.tolist() == [[1, 0, 0, 3, 1, 2], [0] * 6]
 
 
+def test_a_gradient_step_leaves_nothing_that_waits_for_the_garbage_collector() -> None:
+    table = table_of(EMPTY, "paper")
+    networks = torch_networks(layout_of(table, 3), table.screens)
+    learner, kept = Learner.start(initial_weights(networks.layout, [0]), rate=1e-3), []
+    networks.evaluate = lambda *given: _noting(kept, GridNetworks.evaluate(networks, *given))  # type: ignore[method-assign]
+    gc.collect()
+    gc.disable()
+    try:
+        networks.descend(learner, repeated_keys(table)[:1], lambda out: out.square().mean((1, 2)), AdamSettings())
+        assert kept and [reference() for reference in kept] == [None] * len(kept)
+    finally:
+        gc.enable()
+
+
+def _noting(kept: list[weakref.ref[th.Tensor]], tensor: th.Tensor) -> th.Tensor:
+    kept.append(weakref.ref(tensor))
+    return tensor
+
+
 @pytest.mark.parametrize("max_norm", [None, 0.5, 1e6])
 def test_adam_in_one_pass_is_adam(max_norm: float | None) -> None:
     g = th.Generator().manual_seed(0)
@@ -99,7 +127,7 @@ def test_compiled_random_numbers_are_those_of_philox() -> None:
         assert th.equal(found, wanted) and len(found.unique()) == 24
 
 
-@pytest.mark.parametrize("members", [None, 2])
+@pytest.mark.parametrize("members", [None, 1, 2])
 def test_on_a_cpu_train_keeps_policies_unless_it_is_asked_for_populations(members: int | None, tmp_path: Path) -> None:
     command = f"train ppo {EMPTY} --seeds 0-1 --timesteps 1024 --device cpu -o {tmp_path}"
     if members is not None:
@@ -107,8 +135,8 @@ def test_on_a_cpu_train_keeps_policies_unless_it_is_asked_for_populations(member
     result = CliRunner().invoke(application("train"), command.split())
     assert result.exit_code == 0, result.output
     records = RecordStore(tmp_path).all()
-    assert [record.trainer for record in records] == ["single" if members is None else "population"] * 2
-    assert [policy_path(tmp_path, record.config).is_file() for record in records] == [members is None] * 2
+    assert [record.trainer for record in records] == ["population" if members == 2 else "single"] * 2
+    assert [policy_path(tmp_path, record.config).is_file() for record in records] == [members != 2] * 2
 
 
 def test_on_a_cpu_sweeps_of_minigrid_are_populations(tmp_path: Path) -> None:
@@ -120,3 +148,54 @@ def test_on_a_cpu_sweeps_of_minigrid_are_populations(tmp_path: Path) -> None:
     records = RecordStore(tmp_path).all()
     assert finding.num_runs == 2 and {record.trainer for record in records} == {"population"}
     assert {(record.device, record.precision, record.steps) for record in records} == {("cpu", "float32", 2048)}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "searches", "sizes"), [(1, 1, [5]), (2, 1, [3, 2]), (8, 1, [1] * 5), (8, 2, [2, 2, 1])]
+)
+def test_idle_workers_take_a_part_of_a_population(jobs: int, searches: int, sizes: list[int], tmp_path: Path) -> None:
+    sweep = Sweep("s", (EMPTY, KEYS)[:searches], ("dqn",))
+    scheduler = Scheduler(sweep, tmp_path, jobs=jobs, device="cpu")
+    configs = next(search(sweep, EMPTY, "dqn"))
+    tasks = scheduler._tasks(configs)
+    assert [len(task) for task in tasks] == sizes and [config for task in tasks for config in task] == configs
+    assert [len(task) for task in Scheduler(sweep, tmp_path, jobs=jobs, members=4, device="cpu")._tasks(configs)] == [
+        4,
+        1,
+    ]
+
+
+def test_a_population_that_was_stopped_goes_on_as_if_it_was_not(tmp_path: Path) -> None:
+    options = {"timesteps": 4096, "eval_every": 1000, "eval_episodes": 5, "options": {"rollout": 128}}
+    configs = [RunConfig("ppo", EMPTY, seed=seed, stop=STOP_NEVER, **options) for seed in (0, 3)]
+    whole = perform_together(configs, RecordStore(tmp_path / "whole"), device="cpu")
+    rounds = itertools.count()
+
+    def stop(_: RunProgress) -> None:
+        if next(rounds) == 5:
+            raise KeyboardInterrupt
+
+    store = RecordStore(tmp_path / "stopped")
+    with pytest.raises(KeyboardInterrupt):
+        perform_together(configs, store, device="cpu", checkpoint_seconds=0, progress=stop)
+    [checkpoint] = (tmp_path / "stopped").glob("*.checkpoint")
+    found = perform_together(configs, store, device="cpu")
+    assert [record.curve for record in found] == [record.curve for record in whole]
+    assert [record.steps for record in found] == [4096, 4096] and not checkpoint.is_file()
+
+
+def test_a_checkpoint_holds_the_transitions_that_were_played(tmp_path: Path) -> None:
+    """The ring of the replay has a million places."""
+    env = describe(EMPTY, variant="paper")
+    config = RunConfig("sqirl", EMPTY, variant="paper", options={"k": 1, "m": 1})
+    trainer = config.spec.make_trainer(table_of(EMPTY, "paper"), env, config.chosen, seeds=[0, 1], precision="float32")
+    trainer.play()
+    write_checkpoint(tmp_path / "c", {"members": stored(trainer.state()[0])})
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in trainer.learner.tensors())
+    assert weights < (tmp_path / "c").stat().st_size < weights + 100_000
+
+
+def test_a_budget_without_an_iteration_is_refused(tmp_path: Path) -> None:
+    config = RunConfig("sqirl", EMPTY, timesteps=1000, options={"k": 1, "m": 2000})
+    with pytest.raises(SqirlError, match="plays 2,000 episodes, more than the 1,000 steps of the budget"):
+        perform_together([config], RecordStore(tmp_path), device="cpu")

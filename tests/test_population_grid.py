@@ -22,6 +22,7 @@ from sqirl.algorithms.population.batch import DeviceBatch, Heads, Learner, LossS
 from sqirl.algorithms.population.dqn import dqn_losses
 from sqirl.algorithms.population.gradient_step import SQIRLStep, StepSettings
 from sqirl.algorithms.population.grid_layout import Grid, GridLayout
+from sqirl.algorithms.population.grid_networks import GridNetworks
 from sqirl.algorithms.population.lanes import DeviceLanes
 from sqirl.algorithms.population.layout import FlatLayout, initial_weights, orthogonal_weights, pack, unpack
 from sqirl.algorithms.population.networks import layout_of, make_networks, torch_networks
@@ -52,6 +53,14 @@ def one_thread() -> Iterator[None]:
     th.set_num_threads(1)
     yield
     th.set_num_threads(before)
+
+
+@pytest.fixture(params=["written out", "autograd"])
+def gradients(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How networks on a CPU compute gradients: as on CPUs, or as on GPUs."""
+    if request.param == "autograd":
+        monkeypatch.setattr("sqirl.algorithms.population.networks.CpuGridNetworks", GridNetworks)
+    return request.param
 
 
 def loaded(name: str, variant: str) -> Table:
@@ -151,6 +160,7 @@ def random_replay(table: Table, members: int) -> DeviceReplay:
     return replay
 
 
+@pytest.mark.usefixtures("gradients")
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_steps_equal_those_of_deep_sqirl(name: str, variant: str) -> None:
     """Three steps of two members, k = 2: weights and losses are those of `sqirl.algorithms.sqirl.gradient_step`."""
@@ -190,6 +200,7 @@ def sb3_policy(kind: type, table: Table, variant: str) -> nn.Module:
     return policy
 
 
+@pytest.mark.usefixtures("gradients")
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_ppo_equals_stable_baselines3(name: str, variant: str) -> None:
     """Values, log-probabilities and the gradient of PPO's loss, with the policy class that PPO uses."""
@@ -220,6 +231,7 @@ def test_ppo_equals_stable_baselines3(name: str, variant: str) -> None:
         compare(member_weights(layout, gradient, member), policy)
 
 
+@pytest.mark.usefixtures("gradients")
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_dqn_equals_stable_baselines3(name: str, variant: str) -> None:
     table = loaded(name, variant)

@@ -12,6 +12,7 @@ from sqirl.algorithms.population.batch import Heads, LossSettings
 from sqirl.algorithms.population.gradient_step import SQIRLStep, StepSettings
 from sqirl.algorithms.population.greedy import GreedyPolicies
 from sqirl.algorithms.population.grid_layout import Grid
+from sqirl.algorithms.population.grid_networks import GridNetworks
 from sqirl.algorithms.population.inputs import Inputs, distinct_inputs
 from sqirl.algorithms.population.lanes import DeviceLanes
 from sqirl.algorithms.population.networks import layout_of, torch_networks
@@ -92,8 +93,12 @@ def played_replay(table: DeviceTable, members: int) -> DeviceReplay:
 
 
 @pytest.mark.parametrize("k", [1, 2])
-def test_steps_are_those_without_the_list(k: int) -> None:
-    """A minibatch has more rows than there are observations: three steps from the same start, with and without the list."""
+def test_steps_are_those_without_the_list(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minibatch has more rows than there are observations: three steps from the same start, with and without the list.
+
+    The list is what networks on a GPU use.
+    """
+    monkeypatch.setattr("sqirl.algorithms.population.networks.CpuGridNetworks", GridNetworks)
     table, heads = room(PAPER), Heads(k, 3)
     settings = StepSettings(heads, 128, table.picture, LossSettings(0.9))
     assert len(listed(table)) <= 128

@@ -279,15 +279,15 @@ def test_all_values_of_a_baseline_are_tried_once() -> None:
     ]  # fmt: skip
     assert finding.steps == 30_000 and {config.chosen["epsilon_steps"] for config in finding.best} == {200}
     assert str(finding) == (
-        f"{EMPTY} dqn: 30,000 steps with epsilon_steps=200, truly optimal after 21,002 "
+        f"{EMPTY} dqn: 30,000 steps with epsilon_steps=200, seen to be truly optimal after 21,002 "
         "(9 runs, an evaluation every 10,000 steps)"
     )
     assert finding.to_dict() == {
         "env_id": EMPTY, "algorithm": "dqn", "steps": 30_000, "runs": 9, "epsilon_steps": 200,
         "truly_optimal_after": 21_002,
     }  # fmt: skip
-    unseen = replace(finding, optimal=StepRange(9_000, 9_000 + 1))
-    never = replace(finding, optimal=StepRange(math.inf, math.inf))
+    unseen = replace(finding, steps_to_optimal=StepRange(9_000, 9_000 + 1))
+    never = replace(finding, steps_to_optimal=StepRange(math.inf, math.inf))
     for other in (unseen, never):
         assert "truly" not in str(other) and other.to_dict()["truly_optimal_after"] is None
 

@@ -38,8 +38,9 @@ Search = Generator[list[RunConfig], list[RunRecord], "Finding"]
 class Finding:
     """The best setting that was found: its median sample complexity, None if no setting's median run solved.
 
-    The paper counts evaluations, which are thousands of steps apart. `optimal` is the median of the steps to a truly optimal
-    policy, which has no such grid.
+    The paper counts evaluations, which are thousands of steps apart. `steps_to_optimal` is the median of the steps at which a
+    truly optimal policy was first seen: populations of SQIRL are looked at between evaluations, other runs mostly at evaluations
+    and at their ends.
     """
 
     env_id: str
@@ -48,12 +49,12 @@ class Finding:
     best: tuple[RunConfig, ...]  # its runs, one for each seed
     num_runs: int
     error: str | None = None  # of the first run that failed, which ends a search
-    optimal: StepRange = UNKNOWN
+    steps_to_optimal: StepRange = UNKNOWN
 
     @property
     def truly_optimal_after(self) -> float | None:
         """The steps, where they are known."""
-        return self.optimal.steps if self.optimal.is_known else None
+        return self.steps_to_optimal.steps if self.steps_to_optimal.is_known else None
 
     def to_dict(self) -> dict[str, object]:
         options = self.best[0].chosen if self.best else {}
@@ -66,7 +67,7 @@ class Finding:
         options = " ".join(f"{name}={value}" for name, value in (self.best[0].chosen.items() if self.best else ()))
         found = "not solved" if self.steps is None else f"{self.steps:,.0f} steps with {options}"
         if self.truly_optimal_after is not None:
-            found += f", truly optimal after {self.truly_optimal_after:,.0f}"
+            found += f", seen to be truly optimal after {self.truly_optimal_after:,.0f}"
         if self.error is not None:
             found += f", a run failed: {self.error}"
         runs = counted(self.num_runs, "run")
@@ -114,27 +115,40 @@ def search(sweep: Sweep, env_id: str, algorithm_name: str) -> Search:
     return _try_all(context)
 
 
+@dataclass(frozen=True)
+class _Tried:
+    """The runs of a setting with their records."""
+
+    runs: list[RunConfig]
+    records: list[RunRecord]
+
+    @property
+    def steps(self) -> float | None:
+        return censored_median([record.complexity for record in self.records])
+
+
 def _try_all(context: SearchContext) -> Search:
     """Every setting with every seed; the one with the smallest median wins. A setting is given the steps in which it can win."""
-    best: tuple[tuple[bool, float, float], list[RunConfig], float | None, list[RunRecord]] | None = None
+    best: _Tried | None = None
     count = 0
     for setting in context.spec.settings(context.sweep.values_of(context.spec), searched=False):
         config = context.config(setting)
-        if best is not None and best[2] is not None and not context.spec.depends_on_budget:
-            config = replace(config, timesteps=int(best[2]) - config.eval_every)
+        if best is not None and best.steps is not None and not context.spec.depends_on_budget:
+            config = replace(config, timesteps=int(best.steps) - config.eval_every)
             if config.timesteps < config.eval_every:
                 break
         group = context.seeded(config)
         records = yield group
         count += len(records)
         if (error := _first_error(records)) is not None:
-            _, runs, steps, kept = best or (None, group, None, records)
-            return context.finding(steps, runs, kept, count, error)
-        found = rank(records), group, censored_median([record.complexity for record in records]), records
-        if best is None or found[0] < best[0]:
+            if best is None:
+                return context.finding(None, group, records, count, error)
+            return context.finding(best.steps, best.runs, best.records, count, error)
+        found = _Tried(group, records)
+        if best is None or rank(found.records) < rank(best.records):
             best = found
     assert best is not None
-    return context.finding(best[2], best[1], best[3], count)
+    return context.finding(best.steps, best.runs, best.records, count)
 
 
 def _search_smallest(context: SearchContext) -> Search:
@@ -148,7 +162,7 @@ def _search_smallest(context: SearchContext) -> Search:
         )
     best: float | None = None
     runs: list[RunConfig] = []
-    kept: list[RunRecord] = []  # of these runs
+    kept: list[RunRecord] = []  # those of `best`
     count, cost = 0, Cost(env, spec)
     option = spec.searched_option
     assert option is not None
