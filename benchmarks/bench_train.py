@@ -5,7 +5,6 @@ python benchmarks/bench_train.py [play] [whole] [freeway] [together] [memory]
 
 from __future__ import annotations
 
-import resource
 import sys
 import tempfile
 import time
@@ -30,6 +29,7 @@ from sqirl.runs.config import RunConfig
 from sqirl.runs.population_run import measure
 from sqirl.runs.run import Run
 from sqirl.runs.store import RecordStore
+from sqirl.runtime.memory import peak_memory
 from sqirl.runtime.workers import all_cores
 
 NAME = "BRIDGE/freeway_10_fs30-Sticky-v0"
@@ -175,7 +175,7 @@ def memory() -> None:
         )
     model.set_logger(configure(None, []))
     model.train(26)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    peak = peak_memory() / 1e9
     print(
         f"full buffer: {model.replay.size:,} transitions in {model.replay.nbytes / 1e6:.0f} MB; peak memory {peak:.2f} GB"
     )

@@ -354,7 +354,7 @@ def test_short_records_are_enough_when_the_majority_has_solved() -> None:
 # Which way a run is trained --------------------------------------------------------------------------------------------
 
 
-def test_populations_are_for_gpus_and_stored_tables() -> None:
+def test_populations_of_pictures_are_for_gpus_and_stored_tables() -> None:
     config = RunConfig("sqirl", ROW, options={"k": 1, "m": 4})
     assert can_be_together(config) and trains_together(config, "cuda:0") and not trains_together(config, "cpu")
     assert not can_be_together(replace(config, live=True)) and not can_be_together(replace(config, algorithm="gorp"))
@@ -362,7 +362,7 @@ def test_populations_are_for_gpus_and_stored_tables() -> None:
     assert not can_be_together(replace(config, env_id="CartPole-v1"))
 
 
-def test_on_a_cpu_every_run_has_a_model_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_cpu_a_run_on_pictures_has_a_model_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sqirl.runs import run as run_module
 
     asked = []

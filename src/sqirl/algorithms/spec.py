@@ -84,7 +84,7 @@ class AlgorithmSpec(ABC):
     is_baseline: ClassVar[bool] = False
     #: Steps of the short run that measures the speed of the algorithm.
     calibration_steps: ClassVar[int] = 1000
-    #: Can several runs be trained side by side on a GPU (`make_trainer`)?
+    #: Can several runs be trained side by side as a population (`make_trainer`)?
     has_population: ClassVar[bool] = False
     #: The variants of its details that a run can have.
     variants: ClassVar[tuple[str, ...]] = (OURS, PAPER)

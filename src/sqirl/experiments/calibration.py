@@ -57,7 +57,9 @@ class Preview:
 
 
 def preview(sweep: Sweep, *, device: str = "cpu", known: Iterable[RunRecord] = (), measure: bool = True) -> Preview:
-    """The cost of a sweep, measured in a minute or two (on a GPU in ten seconds): a short run of every algorithm on every suite.
+    """The cost of a sweep, measured in a minute or two by a short run of every algorithm on every suite.
+
+    Populations are measured for ten seconds in all.
 
     :param device: "cpu" or "cuda"
     :param known: records of runs that need not be run again

@@ -177,7 +177,8 @@ def measure(configs: Sequence[RunConfig], *, device: str, seconds: float) -> tup
     speed = (sum(trainer.steps()) - before) / (time.perf_counter() - began)
     if place.type == "cuda":
         return max(speed, 1.0), float(th.cuda.max_memory_allocated(place))
-    return max(speed, 1.0), float(peak_memory())
+    replay = getattr(trainer, "replay", None)  # most of it is not in use yet
+    return max(speed, 1.0), float(peak_memory() + (replay.nbytes if replay is not None else 0))
 
 
 @dataclass(eq=False)
