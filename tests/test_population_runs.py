@@ -13,6 +13,7 @@ import pytest
 import torch as th
 
 from population_cases import corridor, relative
+from sqirl.algorithms.checkpoints import write_checkpoint
 from sqirl.algorithms.dqn import spec as dqn_spec
 from sqirl.algorithms.dqn.hyperparameters import DQNHyperparameters
 from sqirl.algorithms.population.dqn import DQNPopulation
@@ -26,7 +27,7 @@ from sqirl.algorithms.sqirl.hyperparameters import SQIRLHyperparameters
 from sqirl.analysis.analyze import analyze
 from sqirl.envs.description import describe
 from sqirl.envs.view import View, frames_as_channels
-from sqirl.errors import SqirlError
+from sqirl.errors import SqirlError, WorkFailed
 from sqirl.evaluation.exact import Nodes, exact_return
 from sqirl.experiments.scheduler import OpenSearch, Scheduler
 from sqirl.experiments.search import search
@@ -38,6 +39,7 @@ from sqirl.runs import perform as perform_module
 from sqirl.runs import population_run
 from sqirl.runs.config import STOP_MEAN, STOP_NEVER, RunConfig
 from sqirl.runs.perform import perform_all, trains_together
+from sqirl.runs.population_groups import groups_of
 from sqirl.runs.population_run import PopulationRun, can_be_together, perform_together
 from sqirl.runs.record import Point, RunRecord
 from sqirl.runs.store import RecordStore
@@ -198,6 +200,39 @@ def test_a_population_that_was_killed_goes_on_as_if_it_had_not(
     again = without_time(together(configs, tmp_path / "killed", checkpoint_seconds=-1.0))
     assert again == whole and play.learned == all_calls - calls  # nothing was learned twice
     assert {path.suffix for path in (tmp_path / "killed").iterdir()} == {".json"}
+
+
+@pytest.mark.parametrize("name", ["sqirl", "ppo"])
+def test_runs_of_a_checkpoint_go_on_although_others_are_asked_for(name: str, play: Play, tmp_path: Path) -> None:
+    """Seeds 0 to 2 were killed; then 2 and 3 are asked for, as after 0 and 1 were known from elsewhere."""
+    configs = configs_of(name, range(4))
+    whole = without_time(together(configs, tmp_path / "whole"))
+    all_calls, play.learned, play.stop_after = play.learned, 0, 2
+    with pytest.raises(KeyboardInterrupt):
+        together(configs[:3], tmp_path / "killed", checkpoint_seconds=-1.0)
+    play.learned, play.stop_after, play.trainers[:] = 0, None, []
+    assert without_time(together(configs[2:], tmp_path / "killed")) == whole[2:]
+    assert {tuple(trainer.seeds.tolist()) for trainer in play.trainers} >= {(2,), (3,)}
+    assert play.learned == (all_calls - 2) + all_calls  # seed 2 went on, seed 3 began
+
+
+def test_the_groups_of_runs_by_their_checkpoints(tmp_path: Path) -> None:
+    configs = configs_of("sqirl", range(4))
+    [fresh] = groups_of(configs, tmp_path)
+    assert fresh.configs == configs and groups_of(configs[1:], tmp_path)[0].name != fresh.name
+    setting = fresh.name.partition("-")[0]
+    ended = [(configs[1].to_dict(), {}), (configs_of("sqirl", range(9))[8].to_dict(), {})]
+    write_checkpoint(tmp_path / f"{setting}-one.checkpoint", {"rows": [(configs[3].to_dict(), 0)], "ended": ended})
+    (tmp_path / f"{setting}-one.checkpoint").rename(
+        tmp_path / f"{setting}-one.checkpoint.before"
+    )  # killed while writing
+    kept, others = groups_of(configs, tmp_path)
+    assert (kept.configs, kept.name) == ([configs[1], configs[3]], f"{setting}-one")
+    assert others.configs == [configs[0], configs[2]]
+    assert groups_of(configs_of("sqirl", range(2), stop=STOP_MEAN), tmp_path)[0].configs[0].stop == STOP_MEAN
+    (tmp_path / f"{setting}-two.checkpoint").write_bytes(b"damaged")
+    with pytest.raises(WorkFailed, match=f"{setting}-two.checkpoint' cannot be used"):
+        groups_of(configs, tmp_path)
 
 
 def test_a_record_that_exists_is_not_run_again(play: Play, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass, field, replace
 from functools import cache, lru_cache
-from hashlib import blake2b
 from typing import Any
 
 import torch as th
@@ -28,6 +27,7 @@ from sqirl.play.table import load_table
 from sqirl.runs.config import RunConfig
 from sqirl.runs.curve import Curve, versions_of
 from sqirl.runs.device import check_device
+from sqirl.runs.population_groups import groups_of
 from sqirl.runs.progress import CHECKPOINT_SECONDS, RunProgress
 from sqirl.runs.record import Point, RunRecord
 from sqirl.runs.store import RecordStore
@@ -76,12 +76,11 @@ def perform_together(
             claims.enter_context(store.claimed(config))
         found = {config: record for config in configs if (record := store.get(config)) and record.error is None}
         waiting = [config for config in configs if config not in found]
-        name = blake2b("".join(sorted(config.digest for config in configs)).encode(), digest_size=8).hexdigest()
         how = _How(
             place, precision or default_precision(place), enough, tuple(solved), sharing, checkpoint_seconds, progress
         )
-        if waiting:
-            found |= _perform(waiting, list(found.values()), store, name, how)
+        for group in groups_of(waiting, store.folder) if waiting else ():
+            found |= _perform(group.configs, list(found.values()), store, group.name, how)
     return [found[config] for config in configs]
 
 
