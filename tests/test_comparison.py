@@ -294,13 +294,15 @@ def test_costs_are_those_of_rows_with_the_same_result() -> None:
     records = [
         ppo(0, 10_000, seconds=3.0, device="cuda", trainer="population"),
         ppo(1, 10_000, seconds=5.0, device="cuda", trainer="population"),
-        ppo(0, None, env=MAZE, seconds=100.0, device="cpu"),
+        ppo(0, None, env=MAZE, seconds=100.0, device="cuda"),
         ppo(2, 10_000, seconds=7.0, device="cpu", variant="table"),  # not the variant that is compared
+        ppo(3, 10_000, seconds=900.0, device="cpu"),  # fewer steps than on the GPU
     ]
     found = cost_of_rows("ppo", records, outcomes(records), paper)
-    assert (found.rows, found.seconds, found.rows_left, found.seconds_left) == (2, 108, 3, 8 + 100 + 100)
+    assert (found.device, found.rows, found.seconds) == ("cuda", 2, 108)
+    assert (found.rows_left, found.seconds_left) == (3, 8 + 100 + 100)
     assert cost_of_rows("dqn", records, outcomes(records), paper) is None
     only = cost_of_rows("ppo", records[:2], outcomes(records[:2]), paper)
     assert only.seconds_left == 4 * 8  # no unsolved row was run: the mean of all
     times = {(t.device, t.trainer): (t.runs, t.seconds) for t in device_times(records)}
-    assert times == {("cuda", "population"): (2, 8.0), ("cpu", "single"): (2, 107.0)}
+    assert times == {("cuda", "population"): (2, 8.0), ("cuda", "single"): (1, 100.0), ("cpu", "single"): (2, 907.0)}

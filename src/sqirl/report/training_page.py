@@ -136,7 +136,14 @@ def _time(data: ReportData) -> list[str]:
         for t in data.device_times
     ]
     left = [
-        [algorithm(c.algorithm).label, str(c.rows), duration(c.seconds), str(c.rows_left), duration(c.seconds_left)]
+        [
+            algorithm(c.algorithm).label,
+            c.device,
+            str(c.rows),
+            duration(c.seconds),
+            str(c.rows_left),
+            duration(c.seconds_left),
+        ]
         for c in data.costs
     ]
     listed = [f"{count:,} on {device} with torch {torch}" for device, torch, count in data.machines]
@@ -150,9 +157,10 @@ def _time(data: ReportData) -> list[str]:
             f"What the rest of the {len(data.rows)} rows would take at the same rate. The rule: a row that was not run takes the "
             "mean time of the rows that were run and that have the same result in the paper, solved or not solved; if there is "
             "none, the mean of all rows that were run. Most of these rows are not enumerated, so this holds only if they are "
-            "played as fast as from tables, and with the budgets of the rows that were run."
+            "played as fast as from tables, and with the budgets of the rows that were run. The time is that of the device that "
+            "made most steps of the algorithm, and only of the rows that were run there."
         ),
-        *table(["algorithm", "rows run", "time", "rows left", "time at the same rate"], left),
+        *table(["algorithm", "device", "rows run", "time", "rows left", "time at the same rate"], left, left=2),
     ]
 
 

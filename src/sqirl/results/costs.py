@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,9 +25,10 @@ class DeviceTime:
 
 @dataclass(frozen=True)
 class CostOfRows:
-    """The seconds of the rows that were run, and the estimate for those that were not."""
+    """The seconds of the rows that were run on a kind of device, and the estimate for those that were not."""
 
     algorithm: str
+    device: str
     rows: int
     seconds: float
     rows_left: int
@@ -51,21 +52,30 @@ def cost_of_rows(
     """The cost of the rows of the paper's table with one algorithm; None if no row was run.
 
     A row that was not run is taken to cost the mean of the rows that were run and that the paper's result agrees with: solved
-    or not solved. If no such row was run, it is the mean of all rows. The runs are those of the variant that is compared.
+    or not solved. If no such row was run, it is the mean of all rows. The runs are those of the variant that is compared, on the
+    kind of device that made most of their steps: seconds of a GPU and of a CPU do not add up.
     """
-    seconds: dict[str, float] = defaultdict(float)
-    for record in records:
-        env = record.config.env_id
-        outcome = found.get((env, name))
-        if record.config.algorithm == name and env in paper and outcome and outcome.variant == record.config.variant:
-            seconds[env] += record.seconds
-    if not seconds:
+
+    def counts(record: RunRecord) -> bool:
+        outcome = found.get((record.config.env_id, name))
+        is_compared = outcome is not None and outcome.variant == record.config.variant
+        return record.config.algorithm == name and record.config.env_id in paper and is_compared
+
+    runs, steps = [record for record in records if counts(record)], Counter[str]()
+    for record in runs:
+        steps[record.device or "unknown"] += record.steps
+    if not runs:
         return None
+    [(device, _)] = steps.most_common(1)
+    seconds: dict[str, float] = defaultdict(float)
+    for record in runs:
+        if (record.device or "unknown") == device:
+            seconds[record.config.env_id] += record.seconds
     left = [env for env in paper if env not in seconds]
     rates = {solved: _mean([s for env, s in seconds.items() if (paper[env] is not None) == solved], seconds)
              for solved in (True, False)}  # fmt: skip
     return CostOfRows(
-        name, len(seconds), sum(seconds.values()), len(left), sum(rates[paper[env] is not None] for env in left)
+        name, device, len(seconds), sum(seconds.values()), len(left), sum(rates[paper[env] is not None] for env in left)
     )
 
 
