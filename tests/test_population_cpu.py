@@ -129,7 +129,7 @@ def test_compiled_random_numbers_are_those_of_philox() -> None:
 
 @pytest.mark.parametrize("members", [None, 1, 2])
 def test_on_a_cpu_train_keeps_policies_unless_it_is_asked_for_populations(members: int | None, tmp_path: Path) -> None:
-    command = f"train ppo {EMPTY} --seeds 0-1 --timesteps 1024 --device cpu -o {tmp_path}"
+    command = f"train ppo {EMPTY} --variant paper --seeds 0-1 --timesteps 1024 --device cpu -o {tmp_path}"
     if members is not None:
         command += f" --members {members}"
     result = CliRunner().invoke(application("train"), command.split())
@@ -140,10 +140,11 @@ def test_on_a_cpu_train_keeps_policies_unless_it_is_asked_for_populations(member
 
 
 def test_on_a_cpu_sweeps_of_minigrid_are_populations(tmp_path: Path) -> None:
-    config = RunConfig("ppo", EMPTY, options={"rollout": 128})
+    config = RunConfig("ppo", EMPTY, options={"rollout": 128}, variant="paper")
+    assert not trains_together(replace(config, variant="ours"), "cpu")
     assert trains_together(config, "cpu") and not trains_together(config, "cpu", alone=True)
     assert not trains_together(replace(config, live=True), "cpu")
-    sweep = Sweep("s", (EMPTY,), ("ppo",), seeds=2, timesteps=2048, values={"rollout": (128,)})
+    sweep = Sweep("s", (EMPTY,), ("ppo",), seeds=2, timesteps=2048, variant="paper", values={"rollout": (128,)})
     [finding] = run_sweep(sweep, folder=tmp_path, jobs=1, device="cpu")
     records = RecordStore(tmp_path).all()
     assert finding.num_runs == 2 and {record.trainer for record in records} == {"population"}
@@ -154,7 +155,7 @@ def test_on_a_cpu_sweeps_of_minigrid_are_populations(tmp_path: Path) -> None:
     ("jobs", "searches", "sizes"), [(1, 1, [5]), (2, 1, [3, 2]), (8, 1, [1] * 5), (8, 2, [2, 2, 1])]
 )
 def test_idle_workers_take_a_part_of_a_population(jobs: int, searches: int, sizes: list[int], tmp_path: Path) -> None:
-    sweep = Sweep("s", (EMPTY, KEYS)[:searches], ("dqn",))
+    sweep = Sweep("s", (EMPTY, KEYS)[:searches], ("dqn",), variant="paper")
     scheduler = Scheduler(sweep, tmp_path, jobs=jobs, device="cpu")
     configs = next(search(sweep, EMPTY, "dqn"))
     tasks = scheduler._tasks(configs)

@@ -204,35 +204,49 @@ def test_a_population_that_was_killed_goes_on_as_if_it_had_not(
 
 @pytest.mark.parametrize("name", ["sqirl", "ppo"])
 def test_runs_of_a_checkpoint_go_on_although_others_are_asked_for(name: str, play: Play, tmp_path: Path) -> None:
-    """Seeds 0 to 2 were killed; then 2 and 3 are asked for, as after 0 and 1 were known from elsewhere."""
+    """Seeds 0 to 2 were killed, 0 and 1 have records since then, and 2 and 3 are asked for."""
     configs = configs_of(name, range(4))
     whole = without_time(together(configs, tmp_path / "whole"))
     all_calls, play.learned, play.stop_after = play.learned, 0, 2
     with pytest.raises(KeyboardInterrupt):
         together(configs[:3], tmp_path / "killed", checkpoint_seconds=-1.0)
     play.learned, play.stop_after, play.trainers[:] = 0, None, []
+    for config in configs[:2]:
+        RecordStore(tmp_path / "killed").put(RunRecord(config, (Point(40, 0.5),), steps=40))
     assert without_time(together(configs[2:], tmp_path / "killed")) == whole[2:]
     assert {tuple(trainer.seeds.tolist()) for trainer in play.trainers} >= {(2,), (3,)}
     assert play.learned == (all_calls - 2) + all_calls  # seed 2 went on, seed 3 began
 
 
 def test_the_groups_of_runs_by_their_checkpoints(tmp_path: Path) -> None:
-    configs = configs_of("sqirl", range(4))
-    [fresh] = groups_of(configs, tmp_path)
-    assert fresh.configs == configs and groups_of(configs[1:], tmp_path)[0].name != fresh.name
+    configs, store = configs_of("sqirl", range(4)), RecordStore(tmp_path)
+    [fresh] = groups_of(configs, store)
+    assert fresh.configs == configs and groups_of(configs[1:], store)[0].name != fresh.name
     setting = fresh.name.partition("-")[0]
     ended = [(configs[1].to_dict(), {}), (configs_of("sqirl", range(9))[8].to_dict(), {})]
     write_checkpoint(tmp_path / f"{setting}-one.checkpoint", {"rows": [(configs[3].to_dict(), 0)], "ended": ended})
     (tmp_path / f"{setting}-one.checkpoint").rename(
         tmp_path / f"{setting}-one.checkpoint.before"
     )  # killed while writing
-    kept, others = groups_of(configs, tmp_path)
+    kept, others = groups_of(configs, store)
     assert (kept.configs, kept.name) == ([configs[1], configs[3]], f"{setting}-one")
     assert others.configs == [configs[0], configs[2]]
-    assert groups_of(configs_of("sqirl", range(2), stop=STOP_MEAN), tmp_path)[0].configs[0].stop == STOP_MEAN
+    [other] = groups_of(configs[:3], store)  # seed 3 is in the checkpoint too: another process may go on with it
+    assert other.configs == configs[:3] and other.name != kept.name
+    store.put(RunRecord(configs[3], (Point(40, 0.5),), steps=40))
+    assert [group.configs for group in groups_of(configs[:3], store)] == [[configs[1]], [configs[0], configs[2]]]
+    assert groups_of(configs_of("sqirl", range(2), stop=STOP_MEAN), store)[0].configs[0].stop == STOP_MEAN
     (tmp_path / f"{setting}-two.checkpoint").write_bytes(b"damaged")
     with pytest.raises(WorkFailed, match=f"{setting}-two.checkpoint' cannot be used"):
-        groups_of(configs, tmp_path)
+        groups_of(configs, store)
+
+
+@pytest.mark.parametrize("timesteps", [80, 100])
+def test_a_policy_is_evaluated_once_at_the_end_of_a_budget(timesteps: int, play: Play, tmp_path: Path) -> None:
+    """The budget ends in the second or third iteration, which is dropped. At 100 steps no evaluation was due before the end."""
+    [record] = together(configs_of("sqirl", range(1), timesteps=timesteps), tmp_path)
+    assert [point.steps for point in record.curve] == ([40, 80] if timesteps == 80 else [40, 80, 100])
+    assert record.curve[-1].exact is not None and record.steps == timesteps
 
 
 def test_a_record_that_exists_is_not_run_again(play: Play, tmp_path: Path) -> None:

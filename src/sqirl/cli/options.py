@@ -45,8 +45,8 @@ Variant = Annotated[
 Members = Annotated[
     int | None,
     typer.Option(
-        help="Seeds trained together at most, on a GPU, and of MiniGrid on a CPU (default: all; `train` on a CPU: 1, "
-        "which keeps policies for `watch`).",
+        help="Seeds trained together at most, on a GPU, and of MiniGrid with --variant paper on a CPU "
+        "(default: all; `train` on a CPU: 1, which keeps policies for `watch`).",
         min=1,
     ),
 ]

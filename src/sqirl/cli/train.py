@@ -131,5 +131,7 @@ def _say_where(records: list[RunRecord], folder: Path) -> None:
     where = "its table (--live plays the game)" if records[0].played_from == "table" else "the live game"
     print(f"sqirl: played from {where}; records and {picture.name} are in {folder}", file=sys.stderr)
     saved = [record.config for record in records if policy_path(folder, record.config).is_file()]
+    if any(record.trainer == "population" for record in records):
+        print("sqirl: runs that are trained together keep no policy for `sqirl watch`", file=sys.stderr)
     if saved:
         print(f"sqirl: see it play: sqirl watch {saved[0].digest}", file=sys.stderr)

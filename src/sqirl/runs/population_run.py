@@ -27,7 +27,7 @@ from sqirl.play.table import load_table
 from sqirl.runs.config import RunConfig
 from sqirl.runs.curve import Curve, versions_of
 from sqirl.runs.device import check_device
-from sqirl.runs.population_groups import groups_of
+from sqirl.runs.population_groups import check_seeds_only, groups_of
 from sqirl.runs.progress import CHECKPOINT_SECONDS, RunProgress
 from sqirl.runs.record import Point, RunRecord
 from sqirl.runs.store import RecordStore
@@ -79,7 +79,7 @@ def perform_together(
         how = _How(
             place, precision or default_precision(place), enough, tuple(solved), sharing, checkpoint_seconds, progress
         )
-        for group in groups_of(waiting, store.folder) if waiting else ():
+        for group in groups_of(waiting, store) if waiting else ():
             found |= _perform(group.configs, list(found.values()), store, group.name, how)
     return [found[config] for config in configs]
 
@@ -127,12 +127,6 @@ def free_memory(place: th.device) -> None:
 
 def default_precision(place: th.device) -> str:
     return "bfloat16" if has_triton(place) else "float32"
-
-
-def check_seeds_only(configs: Sequence[RunConfig]) -> None:
-    """Refuse runs that differ in more than their seeds."""
-    if len({replace(config, seed=0) for config in configs}) > 1:
-        raise SqirlError("a population has runs that differ in more than their seeds; give them one by one")
 
 
 @lru_cache(maxsize=2)
@@ -242,7 +236,8 @@ class PopulationRun:
             self.trainer.play()
             self._evaluate_due()
             if not self.spec.is_baseline:  # an iteration that the budget cuts short is dropped
-                self._evaluate_last([member for member in self.running if member.is_spent and not member.curve.solved])
+                spent = [member for member in self.running if member.is_spent and not member.curve.solved]
+                self._evaluate_last(spent, unchanged=True)
             self._let_go(lambda member: not self.spec.is_baseline and member.is_spent)
             if not self.running:
                 break
@@ -283,14 +278,17 @@ class PopulationRun:
             exact |= self.evaluator.exact(hopeful)
         return [means[member.place] for member in members]
 
-    def _evaluate_last(self, members: list[_Member]) -> None:
-        """Evaluate what was learned last, at the ends of runs."""
+    def _evaluate_last(self, members: list[_Member], *, unchanged: bool = False) -> None:
+        """Evaluate what was learned last, at the ends of runs; `unchanged`: nothing was learned since the last evaluation."""
         if not members:
             return
         exact = self.evaluator.exact([member.place for member in members])
         means = self._evaluate(members, _after(members), exact)
         for member, mean in zip(members, means, strict=True):
-            member.curve.add(min(member.steps, member.config.timesteps), mean, exact.get(member.place))
+            steps, points = min(member.steps, member.config.timesteps), member.curve.points
+            if unchanged and points and points[-1].steps == steps:  # a second mean would be a second chance
+                mean = points.pop().mean
+            member.curve.add(steps, mean, exact.get(member.place))
 
     def _look(self, members: list[_Member]) -> None:
         """Look for truly optimal policies between evaluations: in iterations of SQIRL, of others before the first evaluation."""
