@@ -178,7 +178,10 @@ def test_the_shipped_models_are_those_of_the_shipped_features() -> None:
             assert again[kind][algorithm].coefficients == pytest.approx(shipped.coefficients, abs=0.05)
     for kind, model in fitted_to_our_runs(shipped_features(), read_our_runs()).items():
         assert model.coefficients == pytest.approx(our_models()[kind].coefficients, abs=0.05)
-        assert model.rule == OURS and model.quality == our_models()[kind].quality
+        shipped, found = our_models()[kind].quality, model.quality
+        assert model.rule == OURS and replace(found, median_factor=1.0) == replace(shipped, median_factor=1.0)
+        # A fit is not equal in all digits on every processor
+        assert found.median_factor == pytest.approx(shipped.median_factor, rel=1e-6)
 
 
 def test_the_errors_in_the_docs_are_those_of_the_shipped_models() -> None:
