@@ -64,10 +64,14 @@ class RecordStore:
         path, is_new = self.folder / f"{config.digest}.lock", not os.path.exists(self.folder)
         self.check()
         while True:
-            self.folder.mkdir(parents=True, exist_ok=True)
             try:
+                self.folder.mkdir(parents=True, exist_ok=True)
                 handle = os.open(path, os.O_RDWR | os.O_CREAT)
             except FileNotFoundError:  # another process has just removed the empty folder
+                continue
+            except FileExistsError:  # likewise, while it was made; or it is no folder
+                if os.path.lexists(self.folder) and not self.folder.is_dir():
+                    raise
                 continue
             if not try_to_lock(handle):
                 os.close(handle)
